@@ -1,0 +1,1 @@
+"""Draftwell's decoder service."""

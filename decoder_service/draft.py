@@ -1,0 +1,84 @@
+"""What a draft source proposes, and the protocol that every source follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from decoder_service.forest import Int32Array
+
+
+class Source(IntEnum):
+    """Who proposed a token. The values are those of TokenSource on the wire."""
+
+    MODEL = 1
+    OWN = 2
+    INDEX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTree:
+    """A tree of guesses under the newest token, with the evidence of each node.
+
+    All arrays have one entry a node; parents (-1: child of the newest token) come before children.
+    """
+
+    tokens: Int32Array  # [n]
+    parents: Int32Array  # [n]
+    orders: Int32Array  # [n], length of the suffix that matched
+    counts: Int32Array  # [n], how often the token followed that suffix
+    totals: Int32Array  # [n], how often anything followed it
+
+    @classmethod
+    def empty(cls) -> DraftTree:
+        """A draft without nodes."""
+        none = np.empty(0, dtype=np.int32)
+        return cls(none, none, none, none, none)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftAsk:
+    """One request's question to a source: what may follow this text?"""
+
+    request_id: int
+    text: Int32Array  # [len], prompt and output, the newest token last
+    max_nodes: int
+    namespace: str  # of the index; other sources ignore it
+
+
+class DraftSource(Protocol):
+    """Proposes drafts. Called by the device thread alone; never raises for want of a draft."""
+
+    source: Source
+
+    def begin(self, asks: Sequence[DraftAsk]) -> None:
+        """Ask for one draft each; return at once."""
+
+    def collect(self) -> list[DraftTree]:
+        """The drafts of the last ``begin``, in its order; empty ones where there is none in time."""
+
+    def close(self, request_id: int) -> None:
+        """Forget what is kept for a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDraft:
+    """What one request will have verified in a step: nodes under its newest token.
+
+    Siblings hold different tokens.
+    """
+
+    tokens: Int32Array  # [n]
+    parents: Int32Array  # [n], -1: child of the newest token
+    sources: npt.NDArray[np.int8]  # [n], Source of the better evidence
+
+    def __len__(self) -> int:
+        return len(self.tokens)

@@ -1,0 +1,1 @@
+"""Wire contract of Draftwell, generated from the .proto files beside it."""

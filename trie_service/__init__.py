@@ -1,0 +1,1 @@
+"""Draftwell's trie service."""
