@@ -1,0 +1,63 @@
+"""The client of the decoder service. Needs grpc and protobuf alone; never imports torch or NumPy.
+
+from decoder_service.client import Client, Sampling, Stop, chat
+
+with Client("127.0.0.1:50051") as client:
+    for step in client.generate(chat("Name three rivers."), stop=Stop(max_tokens=64)):
+        print(step.text, end="", flush=True)
+"""
+
+from decoder_service.client.client import Client
+from decoder_service.client.errors import (
+    Cancelled,
+    ClientError,
+    DeadlineExceeded,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    PreconditionFailed,
+    ServerError,
+    Unreachable,
+)
+from decoder_service.client.generation import (
+    DraftStats,
+    FinishReason,
+    Generation,
+    Model,
+    SourceStats,
+    Step,
+    Timings,
+    TokenSource,
+    Usage,
+)
+from decoder_service.client.request import Drafts, Message, Prompt, Sampling, Stop, chat
+from decoder_service.client.stream import GenerationStream
+
+__all__ = [
+    "Cancelled",
+    "Client",
+    "ClientError",
+    "DeadlineExceeded",
+    "DraftStats",
+    "Drafts",
+    "FinishReason",
+    "Generation",
+    "GenerationStream",
+    "InvalidRequest",
+    "Message",
+    "Model",
+    "NotFound",
+    "Overloaded",
+    "PreconditionFailed",
+    "Prompt",
+    "Sampling",
+    "ServerError",
+    "SourceStats",
+    "Step",
+    "Stop",
+    "Timings",
+    "TokenSource",
+    "Unreachable",
+    "Usage",
+    "chat",
+]

@@ -1,0 +1,82 @@
+"""One generation as it arrives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from draftwell.decoder.v1 import decoder_pb2 as pb
+
+from decoder_service.client.errors import ServerError, translated
+from decoder_service.client.generation import Generation, Step
+from decoder_service.client.wire import generation_of, step_of
+
+
+class Responses(Protocol):
+    """The server's side of a call."""
+
+    def __iter__(self) -> Iterator[pb.GenerateResponse]:
+        """In the order that they were sent."""
+
+    def cancel(self) -> bool:
+        """Tell the server to stop."""
+
+
+OpenCall = Callable[[pb.GenerateRequest], Responses]
+
+
+class GenerationStream:
+    """Iterates over the steps of one generation; ``result`` has the whole of it.
+
+    Dropping the stream, like ``cancel``, makes the server stop within a step. Iterating raises a
+    ClientError where the call fails.
+    """
+
+    def __init__(self, open_call: OpenCall, request: pb.GenerateRequest, address: str) -> None:
+        self._address = address
+        self._began_s = time.monotonic()
+        self._call = open_call(request)
+        self._started = pb.Started()
+        self._steps: list[Step] = []
+        self._finished: pb.Finished | None = None
+        self._arrivals = self._receive()
+
+    def __iter__(self) -> Iterator[Step]:
+        return self
+
+    def __next__(self) -> Step:
+        return next(self._arrivals)
+
+    def result(self) -> Generation:
+        """Wait for the end, whatever was iterated over before, and return everything."""
+        for _ in self._arrivals:
+            pass
+        if self._finished is None:
+            raise ServerError(f"the stream from {self._address} ended before the generation did")
+        return generation_of(self._started, self._steps, self._finished)
+
+    def cancel(self) -> None:
+        """Stop. Iterating on raises Cancelled."""
+        self._call.cancel()
+
+    def _receive(self) -> Iterator[Step]:
+        with translated(self._address):
+            for response in self._call:
+                step = self._take(response)
+                if step is not None:
+                    self._steps.append(step)
+                    yield step
+
+    def _take(self, response: pb.GenerateResponse) -> Step | None:
+        elapsed_s = time.monotonic() - self._began_s
+        match response.WhichOneof("event"):
+            case "step":
+                return step_of(response.step, elapsed_s)
+            case "started":
+                self._started = response.started
+            case "finished":
+                self._finished = response.finished
+                if response.finished.text:
+                    return Step((), (), response.finished.text, 0, elapsed_s)
+        return None
