@@ -1,0 +1,209 @@
+"""Counting the n-grams of sequences into the trie, and out of it again.
+
+Each token of the ring starts one occurrence of an n-gram of every length up to ``max_order + 1``. An
+occurrence follows the nodes that it shares with others and ends in a leaf of its own, at the first
+token by which it differs from all of them.
+"""
+
+from __future__ import annotations
+
+from trie_service.children import (
+    add_leaf,
+    count_child,
+    find_child,
+    is_leaf,
+    move_ahead_of_leaves,
+    remove_child,
+    slot_of_leaf,
+)
+from trie_service.compiled import compiled
+from trie_service.trie_arrays import (
+    CHILD,
+    CONTEXT_FLAG,
+    COUNT,
+    FORGOTTEN,
+    HEAD,
+    NONE,
+    NUM_ENTRIES,
+    NUM_SEQUENCES,
+    NUM_TOKENS,
+    NUM_WORDS,
+    PARENT,
+    PEAK_WORDS,
+    ROOT,
+    SEPARATOR,
+    TAIL,
+    TAIL_IS_CUT,
+    TOKEN_MASK,
+    TOTAL,
+    Int32Array,
+    TrieArrays,
+)
+
+
+@compiled
+def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> None:
+    """Append ``words`` (tokens, context flagged) to the ring and count their n-grams.
+
+    Evicts the oldest text a token at a time, as far as there is no room.
+    """
+    state = arrays.state
+    while state[NUM_WORDS] + len(words) + 1 > len(arrays.ring):
+        evict_oldest(arrays, max_order)
+    slot = state[HEAD]
+    _append_to_ring(arrays, words)
+    state[NUM_SEQUENCES] += 1
+    for word in words:
+        while len(arrays.entries) - state[NUM_ENTRIES] < max_order + 2:
+            evict_oldest(arrays, max_order)
+        _add_occurrence(arrays, slot, max_order)
+        state[NUM_TOKENS] += _weight_of(word)
+        slot = next_slot(arrays, slot)
+
+
+@compiled
+def evict_oldest(arrays: TrieArrays, max_order: int) -> None:
+    """Take the oldest word out of the ring and its n-grams out of the trie."""
+    state = arrays.state
+    slot = state[TAIL]
+    word = arrays.ring[slot]
+    if word >= 0:
+        _remove_occurrence(arrays, slot, max_order)
+        state[NUM_TOKENS] -= _weight_of(word)
+    elif word == SEPARATOR:
+        state[NUM_SEQUENCES] -= 1
+    state[TAIL] = next_slot(arrays, slot)
+    state[TAIL_IS_CUT] = word >= 0
+    state[NUM_WORDS] -= 1
+
+
+@compiled
+def forget_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> bool:
+    """Take one sequence equal to ``words`` out of the trie; False if there is none.
+
+    The oldest sequence may have lost its beginning to eviction: then its rest is taken.
+    """
+    state = arrays.state
+    slot = state[TAIL]
+    num_left = state[NUM_WORDS]
+    is_cut = state[TAIL_IS_CUT] == 1
+    while num_left > 0:
+        length = _sequence_len(arrays, slot, num_left)
+        known = words[len(words) - length :] if is_cut and length < len(words) else words
+        if length > 0 and length == len(known) and _holds(arrays, slot, known):
+            _erase(arrays, slot, length, max_order)
+            return True
+        slot = (slot + length + 1) % len(arrays.ring)
+        num_left -= length + 1
+        is_cut = False
+    return False
+
+
+@compiled
+def next_slot(arrays: TrieArrays, slot: int) -> int:
+    """The ring slot after ``slot``."""
+    return slot + 1 if slot + 1 < len(arrays.ring) else 0
+
+
+@compiled
+def _append_to_ring(arrays: TrieArrays, words: Int32Array) -> None:
+    state = arrays.state
+    slot = state[HEAD]
+    for word in words:
+        arrays.ring[slot] = word
+        slot = next_slot(arrays, slot)
+    arrays.ring[slot] = SEPARATOR
+    state[PEAK_WORDS] = min(len(arrays.ring), max(state[PEAK_WORDS], state[HEAD] + len(words) + 1))
+    state[HEAD] = next_slot(arrays, slot)
+    state[NUM_WORDS] += len(words) + 1
+
+
+@compiled
+def _weight_of(word: int) -> int:
+    return 0 if word & CONTEXT_FLAG else 1
+
+
+@compiled
+def _add_occurrence(arrays: TrieArrays, slot: int, max_order: int) -> None:
+    node = ROOT
+    for depth in range(1, max_order + 2):
+        word = arrays.ring[slot]
+        if word < 0:
+            return
+        weight = _weight_of(word)
+        arrays.entries[node, TOTAL] += weight
+        child = find_child(arrays, node, word & TOKEN_MASK)
+        if child == NONE:
+            add_leaf(arrays, node, word & TOKEN_MASK, slot, weight)
+            return
+        if is_leaf(arrays, child):
+            _make_node(arrays, child, depth <= max_order)
+        count_child(arrays, child, weight)
+        node = child
+        slot = next_slot(arrays, slot)
+
+
+@compiled
+def _make_node(arrays: TrieArrays, leaf: int, may_have_children: bool) -> None:
+    """Turn a leaf into a node, whose one child is the leaf's next token."""
+    slot = next_slot(arrays, slot_of_leaf(arrays, leaf))
+    arrays.entries[leaf, CHILD] = NONE
+    word = arrays.ring[slot]
+    if may_have_children and word >= 0:
+        add_leaf(arrays, leaf, word & TOKEN_MASK, slot, _weight_of(word))
+        arrays.entries[leaf, TOTAL] = _weight_of(word)
+    move_ahead_of_leaves(arrays, leaf)
+
+
+@compiled
+def _remove_occurrence(arrays: TrieArrays, slot: int, max_order: int) -> None:
+    entries = arrays.entries
+    node = ROOT
+    for _ in range(max_order + 1):
+        word = arrays.ring[slot]
+        if word < 0:
+            break
+        child = find_child(arrays, node, word & TOKEN_MASK)
+        entries[node, TOTAL] -= _weight_of(word)
+        entries[child, COUNT] -= _weight_of(word)
+        node = child
+        if is_leaf(arrays, node):
+            entries[node, CHILD] = NONE
+            break
+        slot = next_slot(arrays, slot)
+    while node != ROOT and entries[node, COUNT] == 0 and entries[node, CHILD] == NONE:
+        parent = entries[node, PARENT]
+        remove_child(arrays, node)
+        node = parent
+
+
+@compiled
+def _sequence_len(arrays: TrieArrays, slot: int, num_left: int) -> int:
+    """Words from ``slot`` up to the next separator or forgotten word."""
+    length = 0
+    while length < num_left and arrays.ring[(slot + length) % len(arrays.ring)] >= 0:
+        length += 1
+    return length
+
+
+@compiled
+def _holds(arrays: TrieArrays, slot: int, words: Int32Array) -> bool:
+    for word in words:
+        if arrays.ring[slot] != word:
+            return False
+        slot = next_slot(arrays, slot)
+    return True
+
+
+@compiled
+def _erase(arrays: TrieArrays, slot: int, length: int, max_order: int) -> None:
+    first = slot
+    for _ in range(length):
+        _remove_occurrence(arrays, slot, max_order)
+        arrays.state[NUM_TOKENS] -= _weight_of(arrays.ring[slot])
+        slot = next_slot(arrays, slot)
+    slot = first
+    for _ in range(length + 1):
+        arrays.ring[slot] = FORGOTTEN
+        slot = next_slot(arrays, slot)
+    arrays.state[NUM_SEQUENCES] -= 1
