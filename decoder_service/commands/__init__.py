@@ -1,0 +1,1 @@
+"""The ``draftwell`` command for people."""

@@ -1,0 +1,1 @@
+"""``draftwell demo``: real prompts, decoded plainly and with drafts, side by side."""
