@@ -108,13 +108,13 @@ def move_ahead_of_leaves(arrays: TrieArrays, entry: int) -> None:
 
 
 @compiled
-def _bucket_of(parent: int, token: int, num_buckets: int) -> int:
+def _bucket_of(parent: int, token: int, num_buckets: int) -> np.int64:
     mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(token)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     size = 1
     while size < num_buckets:
         size *= 2
-    bucket = int((mixed >> np.uint64(32)) & np.uint64(size - 1))
+    bucket = np.int64(mixed >> np.uint64(32)) & np.int64(size - 1)
     return bucket if bucket < num_buckets else bucket - size // 2
 
 
