@@ -1,0 +1,72 @@
+"""Keeps an index up to date with the store, and tells how the replica fares."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from trie_service.errors import StoreUnavailableError
+from trie_service.index import DraftIndex, ServingState
+from trie_service.store import Store
+
+READ_WAIT_S = 1.0
+FIRST_BACKOFF_S = 0.05
+LONGEST_BACKOFF_S = 2.0
+
+log = structlog.get_logger()
+
+
+class Follower:
+    """Reads the logs into memory, first to their end and then for ever."""
+
+    def __init__(self, store: Store, index: DraftIndex) -> None:
+        self._store = store
+        self._index = index
+        self._refused: set[str] = set()
+
+    async def catch_up(self) -> None:
+        """Rebuild memory from the store; raise StoreUnavailableError without it."""
+        await self._reconcile()
+        while await self._read(wait_s=0.0):
+            pass
+
+    async def run(self) -> None:
+        """Follow until cancelled, through any outage of the store."""
+        backoff_s = FIRST_BACKOFF_S
+        while True:
+            try:
+                await self._follow()
+            except StoreUnavailableError as error:
+                if self._index.state is not ServingState.DEGRADED:
+                    log.warning("store lost: drafts go on, learning does not", error=str(error))
+                    backoff_s = FIRST_BACKOFF_S
+                self._index.state = ServingState.DEGRADED
+            await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
+            backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
+
+    async def _follow(self) -> None:
+        await self.catch_up()
+        if self._index.state is ServingState.DEGRADED:
+            log.info("store is back and memory has caught up", store=self._store.description)
+        self._index.state = ServingState.SERVING
+        while True:
+            if not await self._read(READ_WAIT_S) and await self._index.store_changed():
+                log.warning("the store was emptied: memory is kept", store=self._store.description)
+                await self._reconcile()
+
+    async def _read(self, wait_s: float) -> bool:
+        """Apply what is new; False where nothing was."""
+        batch = await self._store.read(self._index.cursors(), wait_s)
+        if batch.changed:
+            await self._reconcile()
+        await self._index.apply(batch)
+        return bool(batch.logs)
+
+    async def _reconcile(self) -> None:
+        await self._index.reconcile()
+        refusals = {record.name: record for record in self._index.refusals()}
+        for name in refusals.keys() - self._refused:
+            log.error("namespace refused", namespace=name, format=refusals[name].format_version)
+        self._refused = set(refusals)

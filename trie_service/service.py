@@ -1,0 +1,153 @@
+"""One replica's life: open the store, bind, load, serve, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import grpc
+import numpy as np
+import structlog
+from draftwell.trie.v1 import trie_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from trie_service.config import TrieConfig
+from trie_service.drafting import DraftLimits, draft
+from trie_service.embedded_store import EmbeddedServer
+from trie_service.errors import ConfigError, StoreUnavailableError
+from trie_service.follow import Follower
+from trie_service.health import DRAFT_SERVICES, Health
+from trie_service.index import DraftIndex, IndexOptions, ServingState
+from trie_service.redis_store import RedisStore
+from trie_service.servicer import TrieServicer
+from trie_service.trie import Trie
+
+MAX_MESSAGE_BYTES = 8 << 20
+
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),  # a second replica on the port fails instead of taking half of the calls
+)
+
+log = structlog.get_logger()
+
+
+async def serve(config: TrieConfig) -> None:
+    """Serve until SIGINT or SIGTERM, then stop in order.
+
+    Raises ConfigError, StoreUnavailableError or EmbeddedServerError where it cannot start.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await _serve(config)
+    log.info("stopped")
+
+
+async def _serve(config: TrieConfig) -> None:
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(_open_store(config))
+        index = DraftIndex(store, _index_options(config))
+        health = Health()
+        index.on_state = health.note
+        await health.set(ServingState.LOADING)
+        address = await stack.enter_async_context(_listening(config, index, health))
+        await asyncio.to_thread(compile_index)
+        follower = Follower(store, index)
+        await follower.catch_up()
+        index.state = ServingState.SERVING
+        await health.set(ServingState.SERVING)
+        await stack.enter_async_context(_background(follower))
+        log.info("serving", address=address, store=store.description)
+        print(f"trie-service listening on {address}", flush=True)
+        await asyncio.Event().wait()
+
+
+def compile_index() -> None:
+    """Have the index's machine code compiled, or loaded, before anybody waits for it."""
+    trie = Trie()
+    tokens = np.arange(8, dtype=np.int32)
+    trie.insert(tokens, context_len=1)
+    draft(trie, tokens[:2], DraftLimits(max_nodes=4))
+
+
+@asynccontextmanager
+async def _open_store(config: TrieConfig) -> AsyncIterator[RedisStore]:
+    scheme, _, rest = config.redis.partition(":")
+    async with AsyncExitStack() as stack:
+        url = config.redis
+        if scheme == "embedded":
+            embedded = EmbeddedServer(Path(rest) if rest else None)
+            await embedded.start()
+            stack.push_async_callback(embedded.stop)
+            url = embedded.url
+        description = config.redis if scheme == "embedded" else ""
+        store = RedisStore(url, max_log_bytes=int(config.max_bytes), description=description)
+        stack.push_async_callback(store.close)
+        await _connect(store)
+        yield store
+
+
+async def _connect(store: RedisStore) -> None:
+    try:
+        await store.connect()
+    except StoreUnavailableError as error:
+        raise StoreUnavailableError(
+            f"{error}\nStart a Redis or Valkey there, name another one with --redis, "
+            "or use --redis embedded: for a private one."
+        ) from error
+
+
+@asynccontextmanager
+async def _listening(config: TrieConfig, index: DraftIndex, health: Health) -> AsyncIterator[str]:
+    """A started gRPC server; gives the address it got."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    trie_pb2_grpc.add_TrieServiceServicer_to_server(TrieServicer(index), server)
+    health.add_to(server)
+    names = (*DRAFT_SERVICES[1:], "grpc.health.v1.Health", reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    port = _bind(server, config.listen)
+    await server.start()
+    try:
+        yield f"{config.listen.rpartition(':')[0]}:{port}"
+    finally:
+        log.info("stopping")
+        await health.stop()
+        await server.stop(config.stop_grace_s)
+
+
+def _bind(server: grpc.aio.Server, address: str) -> int:
+    try:
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"--listen (DRAFTWELL_TRIE_LISTEN): cannot bind {address}: is it in use?"
+        ) from error
+
+
+@asynccontextmanager
+async def _background(follower: Follower) -> AsyncIterator[None]:
+    task = asyncio.create_task(follower.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _index_options(config: TrieConfig) -> IndexOptions:
+    return IndexOptions(
+        max_order=config.max_order,
+        max_bytes=int(config.max_bytes),
+        auto_create=config.auto_create,
+        default_limits=DraftLimits(max_nodes=config.draft_nodes, max_depth=config.draft_depth),
+    )
