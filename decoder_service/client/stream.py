@@ -37,20 +37,26 @@ class GenerationStream:
         self._address = address
         self._began_s = time.monotonic()
         self._call = open_call(request)
+        self._responses = iter(self._call)
         self._started = pb.Started()
         self._steps: list[Step] = []
         self._finished: pb.Finished | None = None
-        self._arrivals = self._receive()
 
     def __iter__(self) -> Iterator[Step]:
         return self
 
     def __next__(self) -> Step:
-        return next(self._arrivals)
+        with translated(self._address):
+            for response in self._responses:
+                step = self._take(response)
+                if step is not None:
+                    self._steps.append(step)
+                    return step
+        raise StopIteration
 
     def result(self) -> Generation:
         """Wait for the end, whatever was iterated over before, and return everything."""
-        for _ in self._arrivals:
+        for _ in self:
             pass
         if self._finished is None:
             raise ServerError(f"the stream from {self._address} ended before the generation did")
@@ -59,14 +65,6 @@ class GenerationStream:
     def cancel(self) -> None:
         """Stop. Iterating on raises Cancelled."""
         self._call.cancel()
-
-    def _receive(self) -> Iterator[Step]:
-        with translated(self._address):
-            for response in self._call:
-                step = self._take(response)
-                if step is not None:
-                    self._steps.append(step)
-                    yield step
 
     def _take(self, response: pb.GenerateResponse) -> Step | None:
         elapsed_s = time.monotonic() - self._began_s
