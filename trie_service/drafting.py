@@ -42,7 +42,7 @@ _NUM_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class DraftLimits:
-    """What a draft may cost. Raises ValueError for limits that allow no draft or make no sense."""
+    """What a draft may cost. Raises ValueError for limits that make no sense."""
 
     max_nodes: int
     min_probability: float = 0.0  # least estimated probability of a node's path
@@ -53,8 +53,8 @@ class DraftLimits:
             raise ValueError(f"max_nodes is {self.max_nodes}, but must be at least 0")
         if not 0.0 <= self.min_probability <= 1.0:
             raise ValueError(f"min_probability is {self.min_probability}, but must be 0 to 1")
-        if self.max_depth < 0:
-            raise ValueError(f"max_depth is {self.max_depth}, but must be at least 0")
+        if self.max_depth < 1:
+            raise ValueError(f"max_depth is {self.max_depth}, but must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)

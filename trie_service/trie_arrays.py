@@ -54,7 +54,7 @@ _BYTES_PER_WORD: Final = 4
 _BYTES_PER_ENTRY: Final = 4 * NUM_COLUMNS + 4  # with its share of the buckets
 _RING_SHARE: Final = 8  # one byte in so many is the ring's
 _FIRST_BUCKETS: Final = 64
-MIN_BYTES: Final = 64 * 2**10
+MIN_BYTES: Final = 4 * 2**10
 
 
 class TrieArrays(NamedTuple):
