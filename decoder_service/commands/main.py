@@ -10,9 +10,10 @@ def main() -> None:
     try:
         from decoder_service.commands.app import app
     except ModuleNotFoundError as error:
-        if error.name not in {"typer", "rich"}:
+        library = (error.name or "").partition(".")[0]
+        if library not in {"typer", "rich"}:
             raise
-        sys.exit(f"draftwell needs {error.name}: pip install 'draftwell[cli]'")
+        sys.exit(f"draftwell needs {library}: pip install 'draftwell[cli]'")
     app(prog_name="draftwell")
 
 

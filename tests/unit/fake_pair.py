@@ -128,7 +128,7 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
     ) -> pb.DetokenizeResponse:
         ids = [i for i in request.token_ids if i < END_TOKEN]
         pieces = [piece(i) for i in request.token_ids] if request.pieces else []
-        return pb.DetokenizeResponse(text=bytes(ids).decode(), pieces=pieces)
+        return pb.DetokenizeResponse(text=bytes(ids).decode(errors="replace"), pieces=pieces)
 
 
 def piece(token: int) -> str:

@@ -20,7 +20,6 @@ from decoder_service.commands.index_client import index_client
 from decoder_service.commands.pair import Pair, PairOptions, start_pair
 from decoder_service.commands.processes import running_services
 
-_READY_TIMEOUT_S = 60.0
 _PLAIN_AGAIN_UNTIL_S = 150.0  # so that a slow machine ends within five minutes too
 
 
@@ -71,7 +70,6 @@ def _measure(pair: Pair, options: DemoOptions, console: Console) -> Report:
     namespace = f"demo-{secrets.token_hex(4)}"
     plan = Plan(prompts, namespace, options.max_tokens, _PLAIN_AGAIN_UNTIL_S)
     with Client(pair.decoder) as client, index_client(pair.trie) as index:
-        client.wait_until_ready(_READY_TIMEOUT_S)
         with demo_view(console, num_runs=4 * len(prompts)) as view:
             runs = Measurement(client, index, plan, view).run()
         return report_of(client.model(), runs)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from decoder_service.client import Generation, Model
@@ -164,10 +165,11 @@ def _processor() -> str:
 
 def report_table(report: Report) -> Table:
     """A row a run; speeds are against the plain run beside it."""
-    table = Table(title=f"{report.model.name}, {report.model.dtype} on {report.model.device}")
+    title = f"{report.model.name}, {report.model.dtype} on {report.model.device}"
+    table = Table(title=title, box=SIMPLE_HEAD)
     table.add_column("prompt")
     table.add_column("decoding")
-    for heading in ("tokens", "steps", "tokens a step", "tokens/s", "speed"):
+    for heading in ("tokens", "steps", "tokens\nper step", "tokens/s", "speed\nto plain"):
         table.add_column(heading, justify="right")
     table.add_column("identical?")
     for prompt in report.prompts:
