@@ -64,7 +64,7 @@ def _show_marked(client: Client, stream: GenerationStream) -> None:
 
 def _show_summary(generation: Generation) -> None:
     console = Console(file=sys.stderr, highlight=False)
-    console.print(summary(generation), style="dim")
+    console.print(summary(generation), style="dim", soft_wrap=True)
     for warning in generation.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False)
 

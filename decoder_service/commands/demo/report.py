@@ -166,7 +166,7 @@ def _processor() -> str:
 def report_table(report: Report) -> Table:
     """A row a run; speeds are against the plain run beside it."""
     title = f"{report.model.name}, {report.model.dtype} on {report.model.device}"
-    table = Table(title=title, box=SIMPLE_HEAD)
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("prompt")
     table.add_column("decoding")
     for heading in ("tokens", "steps", "tokens\nper step", "tokens/s", "speed\nto plain"):
