@@ -16,6 +16,7 @@ from typing import IO
 
 _TAIL_LINES = 25
 _POLL_S = 0.1
+_SIGNAL_CHECK_S = 0.5
 _GRACE_S = 15.0
 _LAST_LINES_S = 1.0  # a child of the service may hold its log open
 
@@ -153,7 +154,11 @@ class Services:
 
     def wait_for_failure(self) -> ServiceFailed:
         """Block until any service ends, and say how."""
-        return self._exits.get().failure()
+        while True:
+            try:
+                return self._exits.get(timeout=_SIGNAL_CHECK_S).failure()
+            except queue.Empty:  # a signal just before a wait for ever would wait as long
+                continue
 
     def stop(self) -> None:
         """Stop all, the newest first, so that none loses the one that it depends on."""
@@ -164,14 +169,19 @@ class Services:
 
 @contextmanager
 def running_services(on_log: OnLog) -> Iterator[Services]:
-    """Services that are stopped on the way out, also out of a SIGTERM; call from the main thread."""
+    """Services that are stopped on the way out.
+
+    SIGTERM and SIGINT, even where a background job was started without it, raise KeyboardInterrupt
+    inside. Call from the main thread.
+    """
     services = Services(on_log)
-    previous = signal.signal(signal.SIGTERM, _interrupt)
+    previous = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield services
     finally:
         services.stop()
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -57,7 +57,7 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
 
 
 def wait_until_dead(pid: int, timeout_s: float = 10.0) -> bool:
