@@ -9,6 +9,7 @@ sooner. An order that saw only what a longer one saw adds no evidence and is pas
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -43,11 +44,13 @@ FOLLOWERS: Final = 3  # how often anything did
 NUM_CANDIDATE_COLUMNS: Final = 4
 
 
+@cache
 def escape_strengths(max_order: int) -> Float64Array:
     """Escape mass for each different follower, by order.
 
-    With 10 / order, predicted and observed acceptance differ by 0.01 to 0.02 on average over the drafts
-    of chat, agent and tool-use traces; single follower of a 16-token suffix: 0.62, of one token: 0.09.
+    With 10 / order, predicted and observed acceptance differ by 0.01 to 0.03 on average over the drafts
+    of chat, agent and tool-use traces, in tenths of probability. The single follower of an 8-token suffix
+    is believed with 0.44, that of one token with 0.09.
     """
     return 10.0 / np.maximum(np.arange(max_order + 1, dtype=np.float64), 1.0)
 

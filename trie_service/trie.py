@@ -21,7 +21,7 @@ from trie_service.trie_arrays import (
 )
 from trie_service.trie_check import check_trie
 
-DEFAULT_MAX_ORDER = 12
+DEFAULT_MAX_ORDER = 8
 DEFAULT_MAX_BYTES = 256 * 2**20
 
 
