@@ -99,7 +99,7 @@ forgets = st.tuples(st.just("forget"), st.integers(0, 30), st.just(0))
 drafts = st.tuples(st.just("draft"), texts, st.integers(0, 20))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.lists(st.one_of(inserts, inserts, forgets, drafts), max_size=25))
 def test_trie_agrees_with_a_naive_model_after_every_operation(operations: list) -> None:
     trie, model = Trie(max_order=MAX_ORDER, max_bytes=SMALLEST), NaiveIndex()
