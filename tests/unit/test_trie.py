@@ -90,7 +90,7 @@ def assert_evidence_is_true(found: Draft, context: list[int], model: NaiveIndex)
 
 
 letters = st.integers(0, NUM_LETTERS - 1)
-texts = st.lists(letters, max_size=40)
+texts = st.lists(letters, min_size=2, max_size=40)
 long_texts = st.tuples(st.lists(letters, min_size=1, max_size=5), st.integers(1, 40)).map(
     lambda t: t[0] * t[1]
 )
@@ -100,7 +100,7 @@ drafts = st.tuples(st.just("draft"), texts, st.integers(0, 20))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.lists(st.one_of(inserts, inserts, forgets, drafts), max_size=25))
+@given(st.lists(st.one_of(inserts, inserts, forgets, drafts), min_size=10, max_size=30))
 def test_trie_agrees_with_a_naive_model_after_every_operation(operations: list) -> None:
     trie, model = Trie(max_order=MAX_ORDER, max_bytes=SMALLEST), NaiveIndex()
     inserted: list[tuple[list[int], int]] = [([0, 1], 0)]
