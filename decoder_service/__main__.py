@@ -1,0 +1,5 @@
+"""``python -m decoder_service`` is the ``decoder-service`` command."""
+
+from decoder_service.server import main
+
+main()

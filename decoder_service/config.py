@@ -1,0 +1,89 @@
+"""The service's settings, from flags and from environment variables DRAFTWELL_DECODER_*.
+
+The only module that reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from decoder_service.embedded_model import EMBEDDED
+from decoder_service.errors import DecoderError
+
+ENV_PREFIX = "DRAFTWELL_DECODER_"
+SOURCE_NAMES = ("own", "index")
+
+
+class ConfigError(DecoderError):
+    """A setting is wrong; the text names it."""
+
+
+def _check_address(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{value!r} is not HOST:PORT, for example 127.0.0.1:50051")
+    return value
+
+
+def _check_sources(value: str) -> str:
+    unknown = [name for name in value.split(",") if name and name not in SOURCE_NAMES]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no draft source; there are {', '.join(SOURCE_NAMES)}")
+    return value
+
+
+def default_cache_folder() -> Path:
+    """Where converted models are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "draftwell"
+
+
+class DecoderConfig(BaseSettings):
+    """All settings. Flags win over the environment, the environment over the defaults."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    listen: Annotated[str, AfterValidator(_check_address)] = "127.0.0.1:50051"  # port 0: a free one
+    trie: str = ""  # address of the trie service, as gRPC writes targets; empty: no index
+    model: str = EMBEDDED
+    cache_folder: Path = Field(default_factory=default_cache_folder)
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    device: str = "cpu"
+    namespace: str = ""  # of requests that do not say; empty: "default-" and the fingerprint's beginning
+    drafts: Annotated[str, AfterValidator(_check_sources)] = "own,index"  # of requests that do not say
+    learn: bool = True  # whether the index learns outputs of requests that do not say
+    draft_nodes: int = Field(24, ge=0, le=256)  # verified in one step, all requests together
+    min_probability: float = Field(0.04, ge=0.0, le=1.0)  # of a draft node's path
+    draft_deadline_ms: float = Field(5.0, gt=0.0, le=10_000.0)  # for the index's answer
+    max_streams: int = Field(8, ge=1, le=256)  # requests that run at once
+    max_queue: int = Field(64, ge=1, le=100_000)  # requests that are open at once
+    max_context_len: int = Field(8192, ge=16)  # tokens of prompt and output
+    cache_positions: int = Field(16384, ge=16)  # of all requests together
+    prefill_rows: int = Field(128, ge=2, le=4096)  # of prompts in one step
+    default_max_tokens: int = Field(512, ge=1)  # of requests that do not say
+    threads: int = Field(0, ge=0, le=1024)  # 0: torch's default
+    stop_grace_s: float = Field(5.0, ge=0.0, le=600.0)  # for requests in flight
+    log_format: Literal["console", "json"] = "console"
+
+    @classmethod
+    def load(cls, flags: Mapping[str, object]) -> DecoderConfig:
+        """Settings from the environment and from the flags that are not None; raise ConfigError."""
+        try:
+            return cls.model_validate({name: value for name, value in flags.items() if value is not None})
+        except ValidationError as error:
+            raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
+
+
+def _explain(problem: ErrorDetails) -> str:
+    name = ".".join(map(str, problem["loc"]))
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"--{name.replace('_', '-')} ({ENV_PREFIX}{name.upper()}): {message}"

@@ -1,0 +1,176 @@
+"""Between wire messages and the engine's nouns."""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from draftwell.decoder.v1 import decoder_pb2 as pb
+
+from decoder_service.draft import Source
+from decoder_service.errors import InvalidRequestError
+from decoder_service.forest import Int32Array
+from decoder_service.request import (
+    DraftChoice,
+    DraftStats,
+    FinishedEvent,
+    GenerationRequest,
+    ModelLimits,
+    StepEvent,
+    StopConditions,
+    validated,
+)
+from decoder_service.sampling import SamplingParams
+from decoder_service.tokens import Tokenizer
+
+SOURCE_NAMES = {Source.OWN: "own", Source.INDEX: "index"}
+SOURCES = {name: source for source, name in SOURCE_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What requests get that do not say."""
+
+    sources: frozenset[Source]
+    draft_nodes: int
+    namespace: str
+    learn: bool
+    max_tokens: int
+
+
+def request_of(
+    message: pb.GenerateRequest, tokenizer: Tokenizer, limits: ModelLimits, defaults: Defaults
+) -> GenerationRequest:
+    """The request; raise InvalidRequestError that names the field and the value."""
+    prompt = prompt_of(message, tokenizer)
+    room = limits.context_len - len(prompt)
+    request = GenerationRequest(
+        message.request_id or uuid.uuid4().hex,
+        prompt,
+        _sampling_of(message.sampling),
+        _stop_of(message.stop, room, defaults),
+        _drafts_of(message, defaults),
+        tuple(message.resume.token_ids),
+    )
+    return validated(request, limits)
+
+
+def prompt_of(message: pb.GenerateRequest | pb.TokenizeRequest, tokenizer: Tokenizer) -> Int32Array:
+    """The tokens of the input, [len]; raise InvalidRequestError where there is none."""
+    kind = message.WhichOneof("input")
+    if kind == "text":
+        return tokenizer.encode(message.text)
+    if kind == "chat":
+        return tokenizer.encode_chat([(turn.role, turn.content) for turn in message.chat.messages])
+    if kind == "token_ids" and isinstance(message, pb.GenerateRequest):
+        return np.array(message.token_ids.ids, dtype=np.int64).clip(max=2**31 - 1).astype(np.int32)
+    raise InvalidRequestError("input is not set: give text, chat or token_ids")
+
+
+def _sampling_of(message: pb.SamplingParams) -> SamplingParams:
+    return SamplingParams(
+        temperature=message.temperature,
+        top_k=message.top_k,
+        top_p=message.top_p if message.HasField("top_p") else 1.0,
+        min_p=message.min_p,
+        repetition_penalty=message.repetition_penalty if message.HasField("repetition_penalty") else 1.0,
+        seed=message.seed if message.HasField("seed") else secrets.randbits(64),
+        logit_bias=dict(message.logit_bias),
+    )
+
+
+def _stop_of(message: pb.StopConditions, room: int, defaults: Defaults) -> StopConditions:
+    """Unset lengths mean the default; no length exceeds the room in the context."""
+    max_tokens = message.max_tokens if message.HasField("max_tokens") else defaults.max_tokens
+    return StopConditions(
+        min(max_tokens, max(room, 1)),
+        message.min_tokens,
+        tuple(message.strings),
+        frozenset(message.token_ids),
+        message.ignore_eos,
+    )
+
+
+def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
+    options = message.drafts
+    learn = options.learn if options.HasField("learn") else defaults.learn
+    if not message.HasField("drafts"):
+        return DraftChoice(defaults.sources, defaults.draft_nodes, defaults.namespace, learn)
+    unknown = [name for name in options.sources if name not in SOURCES]
+    if unknown:
+        raise InvalidRequestError(
+            f"drafts.sources: {unknown[0]!r} is unknown; there are {', '.join(SOURCES)}"
+        )
+    return DraftChoice(
+        frozenset(SOURCES[name] for name in options.sources),
+        options.max_nodes if options.HasField("max_nodes") else defaults.draft_nodes,
+        options.namespace or defaults.namespace,
+        learn,
+    )
+
+
+def started_message(request: GenerationRequest) -> pb.GenerateResponse:
+    """The first event of a stream."""
+    started = pb.Started(
+        request_id=request.request_id, num_prompt_tokens=len(request.prompt), seed=request.sampling.seed
+    )
+    return pb.GenerateResponse(started=started)
+
+
+def step_message(event: StepEvent) -> pb.GenerateResponse:
+    """What a step emitted."""
+    step = pb.Step(
+        token_ids=event.tokens,
+        text=event.text,
+        sources=[pb.TokenSource.ValueType(int(source)) for source in event.sources],
+        num_drafted=event.num_drafted,
+    )
+    return pb.GenerateResponse(step=step)
+
+
+def finished_message(request: GenerationRequest, event: FinishedEvent) -> pb.GenerateResponse:
+    """The last event of a stream."""
+    finished = pb.Finished(
+        reason=pb.FinishReason.ValueType(int(event.reason)),
+        matched_string=event.matched_string,
+        matched_token_id=event.matched_token,
+        text=event.text,
+        usage=pb.Usage(num_prompt_tokens=len(request.prompt), num_output_tokens=event.num_output),
+        drafts=_draft_stats(event.stats, request.drafts.sources),
+        timings=_timings(event),
+        warnings=event.warnings,
+    )
+    return pb.GenerateResponse(finished=finished)
+
+
+def _draft_stats(stats: DraftStats, sources: Sequence[Source] | frozenset[Source]) -> pb.DraftStats:
+    return pb.DraftStats(
+        num_steps=stats.num_steps,
+        num_drafted=stats.num_drafted,
+        num_accepted=stats.num_accepted,
+        sources=[
+            pb.SourceStats(
+                source=SOURCE_NAMES[source],
+                num_drafted=stats.drafted_by.get(source, 0),
+                num_accepted=stats.accepted_by.get(source, 0),
+            )
+            for source in sorted(sources)
+        ],
+        accepted_len_histogram=stats.accepted_len_histogram,
+    )
+
+
+def _timings(event: FinishedEvent) -> pb.Timings:
+    moments, waits = event.timings, event.stats.waits_ms
+    return pb.Timings(
+        queued_ms=(moments.started - moments.arrived) * 1000,
+        prefill_ms=(moments.first_token - moments.started) * 1000,
+        decode_ms=(moments.finished - moments.first_token) * 1000,
+        draft_wait_ms=sum(waits),
+        draft_wait_p50_ms=statistics.median(waits) if waits else 0.0,
+        draft_wait_max_ms=max(waits, default=0.0),
+    )

@@ -1,0 +1,277 @@
+"""The engine: one step after another over all running requests, on one device thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import torch
+
+from decoder_service.accept import Acceptance, follow
+from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source
+from decoder_service.forest import NO_PARENT, Forest
+from decoder_service.kv_cache import CacheFullError
+from decoder_service.model import LoadedModel, StepLogits
+from decoder_service.packed_step import SlotStep
+from decoder_service.planner import Planner
+from decoder_service.request import GenerationRequest
+from decoder_service.sampling import argmax_rows
+from decoder_service.stream import Sink, Stream
+
+NO_DRAFT = PlannedDraft(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How much a step may do."""
+
+    max_streams: int  # requests that run at once
+    prefill_rows: int  # of a prompt in one step
+    draft_nodes: int  # in one step, all requests together
+    min_probability: float  # of a draft node's path
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One stream's share of a step."""
+
+    stream: Stream
+    forest: Forest
+    num_known: int  # leading nodes that are the stream's own pending tokens
+    planned: PlannedDraft
+    is_complete: bool  # no pending token is left out, so the step emits
+
+
+class Engine:
+    """Runs requests: plan, forward, accept, commit, emit. Not thread-safe."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        sources: Sequence[DraftSource],
+        planner: Planner,
+        config: EngineConfig,
+        *,
+        learn: Callable[[Stream], None] | None = None,
+        warnings: Callable[[Stream], list[str]] | None = None,
+    ) -> None:
+        self._loaded = loaded
+        self._model = loaded.model
+        self._sources = sources
+        self._planner = planner
+        self._config = config
+        self._learn = learn
+        self._warnings = warnings
+        self._numbers = count(1)
+        self._waiting: list[Stream] = []
+        self._running: list[Stream] = []
+        self._asked: list[Stream] = []
+        self._planned: list[Stream] = []
+        self.on_logits: Callable[[Stream, int, torch.Tensor], None] | None = None  # stream, position, [vocab]
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that have no place in the cache yet."""
+        return len(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self._running and not self._waiting
+
+    def add(self, request: GenerationRequest, sink: Sink) -> Stream:
+        """Queue a request; its events go to ``sink``, on this thread."""
+        stream = Stream(next(self._numbers), request, self._loaded.eos_token_ids, self._decode, sink)
+        self._waiting.append(stream)
+        return stream
+
+    def streams(self) -> list[Stream]:
+        """All requests that are not finished."""
+        return [*self._running, *self._waiting]
+
+    def drop(self, streams: Sequence[Stream]) -> None:
+        """End requests without an event and free what they hold."""
+        for stream in streams:
+            self._leave(stream)
+
+    def step(self) -> None:
+        """One forward pass over every running request, and what follows from it."""
+        self.drop([stream for stream in self.streams() if stream.is_cancelled])
+        self._admit()
+        if not self._running:
+            return
+        parts = self._plan()
+        output = self._model.forward([self._slot_step(part) for part in parts])
+        acceptances = self._accept(parts, output)
+        self._commit(parts, acceptances, output)
+        for request, (part, acceptance) in enumerate(zip(parts, acceptances, strict=True)):
+            self._emit(request, part, acceptance)
+        self._ask()
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._loaded.tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+    def _admit(self) -> None:
+        """Start waiting requests, in order, while the cache has room for all that they may become."""
+        while self._waiting and len(self._running) < self._config.max_streams:
+            stream = self._waiting[0]
+            try:
+                self._model.cache.reserve(stream.slot, stream.max_len)
+            except CacheFullError:
+                return
+            self._waiting.pop(0)
+            stream.timings.started = time.monotonic()
+            self._running.append(stream)
+            if stream.finish_reason is not None:  # all of it was resumed
+                self._finish(stream)
+
+    def _plan(self) -> list[_Part]:
+        """What every stream puts into the step. Prompts share ``prefill_rows``; the others come first."""
+        drafts = self._collect_drafts()
+        prefill_left = self._config.prefill_rows
+        parts = []
+        for stream in sorted(self._running, key=lambda each: len(each.pending)):
+            known = stream.pending
+            if len(known) > 1:
+                known = known[:prefill_left]
+                prefill_left -= len(known)
+            if len(known) == 0:
+                continue
+            is_complete = len(known) == len(stream.pending)
+            planned = drafts.get(stream.number, NO_DRAFT) if is_complete else NO_DRAFT
+            forest = _hang_under(known.tolist(), planned)
+            parts.append(_Part(stream, forest, len(known), planned, is_complete))
+        return parts
+
+    def _collect_drafts(self) -> dict[int, PlannedDraft]:
+        """The planned draft of each stream, by its number."""
+        streams = [stream for stream in self._running if stream.request.drafts.sources]
+        if streams != self._asked:
+            self._ask()
+        self._planned = streams
+        trees: list[dict[Source, DraftTree]] = [{} for _ in streams]
+        for source in self._sources:
+            began = time.monotonic()
+            answers = source.collect()
+            if source.source == Source.INDEX:
+                self._note_wait((time.monotonic() - began) * 1000)
+            for stream, tree, answer in zip(streams, trees, answers, strict=True):
+                if source.source in stream.request.drafts.sources:
+                    tree[source.source] = answer
+        budget = max(self._config.draft_nodes - max(len(self._running) - 1, 0), 0)
+        planned = self._planner.plan(trees, budget, self._config.min_probability)
+        return {
+            stream.number: _cut(draft, stream.request.drafts.max_nodes, stream.room - 2)
+            for stream, draft in zip(streams, planned, strict=True)
+        }
+
+    def _note_wait(self, wait_ms: float) -> None:
+        for stream in self._asked:
+            if Source.INDEX in stream.request.drafts.sources:
+                stream.stats.waits_ms.append(wait_ms)
+
+    def _ask(self) -> None:
+        """Ask all sources for the next step's drafts."""
+        self._asked = [stream for stream in self._running if stream.request.drafts.sources]
+        asks = [
+            DraftAsk(
+                stream.number,
+                stream.text,
+                min(self._config.draft_nodes, stream.request.drafts.max_nodes),
+                stream.request.drafts.namespace,
+            )
+            for stream in self._asked
+        ]
+        for source in self._sources:
+            source.begin(asks)
+
+    def _slot_step(self, part: _Part) -> SlotStep:
+        wanted = range(part.num_known - 1, len(part.forest)) if part.is_complete else ()
+        return SlotStep(part.stream.slot, part.forest, wanted)
+
+    def _accept(self, parts: Sequence[_Part], output: StepLogits) -> list[Acceptance]:
+        is_greedy = all(part.stream.sampler.is_plain_greedy for part in parts)
+        best = argmax_rows(output.logits) if is_greedy and len(output.logits) else []
+        return [
+            self._accept_part(part, first, output, best) if part.is_complete else Acceptance([], [])
+            for part, first in zip(parts, output.first_wanted, strict=True)
+        ]
+
+    def _accept_part(self, part: _Part, first_wanted: int, output: StepLogits, best: list[int]) -> Acceptance:
+        """Walk down one stream's tree; wanted row i is node num_known - 1 + i."""
+        stream, root = part.stream, part.num_known - 1
+        history = stream.text.tolist() if not best else []
+        num_chosen = 0
+
+        def choose(node: int) -> int:
+            nonlocal num_chosen
+            row = first_wanted + node - root
+            if self.on_logits is not None:
+                self.on_logits(stream, len(stream.text) + num_chosen, output.logits[row])
+            token = best[row] if best else stream.sampler.choose(output.logits[row], history)
+            history.append(token)
+            num_chosen += 1
+            return token
+
+        return follow(part.forest, root, choose, lambda token: stream.is_last(token, num_chosen - 1))
+
+    def _commit(self, parts: Sequence[_Part], acceptances: Sequence[Acceptance], output: StepLogits) -> None:
+        """Keep the rows of the known tokens and of the accepted drafts."""
+        kept = [
+            (part.stream.slot, [*range(part.num_known), *acceptance.nodes[1:]])
+            for part, acceptance in zip(parts, acceptances, strict=True)
+        ]
+        self._model.commit(output, kept)
+
+    def _emit(self, request: int, part: _Part, acceptance: Acceptance) -> None:
+        if not part.is_complete:
+            return
+        stream = part.stream
+        if stream in self._planned:
+            self._planner.observe(self._planned.index(stream), acceptance.tokens)
+        event = stream.emit(acceptance, part.planned, part.num_known)
+        if not stream.timings.first_token:
+            stream.timings.first_token = time.monotonic()
+        stream.sink(event)
+        if stream.finish_reason is not None:
+            self._finish(stream)
+
+    def _finish(self, stream: Stream) -> None:
+        stream.timings.finished = time.monotonic()
+        stream.timings.first_token = stream.timings.first_token or stream.timings.finished
+        if self._learn is not None and stream.request.drafts.learn:
+            self._learn(stream)
+        stream.sink(stream.finished(self._warnings(stream) if self._warnings else []))
+        self._leave(stream)
+
+    def _leave(self, stream: Stream) -> None:
+        for streams in (self._running, self._waiting):
+            if stream in streams:
+                streams.remove(stream)
+        self._model.cache.release(stream.slot)
+        for source in self._sources:
+            source.close(stream.number)
+
+
+def _hang_under(known: Sequence[int], planned: PlannedDraft) -> Forest:
+    """The known tokens as a chain, the draft under the last of them."""
+    if len(planned) == 0:
+        return Forest.chain(known)
+    newest = len(known) - 1
+    parents = np.where(planned.parents == NO_PARENT, newest, planned.parents + len(known))
+    return Forest.of([*known, *planned.tokens.tolist()], [*range(-1, newest), *parents.tolist()])
+
+
+def _cut(planned: PlannedDraft, max_nodes: int, deepest: int) -> PlannedDraft:
+    """Keep at most so many nodes, and none deeper than ``deepest`` (0: a child of the newest token)."""
+    depths = Forest.of(planned.tokens, planned.parents).depths
+    kept = np.flatnonzero(depths <= deepest)[:max_nodes]
+    if len(kept) == len(planned):
+        return planned
+    renumbered = np.full(len(planned) + 1, NO_PARENT, dtype=np.int32)  # the last entry is for NO_PARENT
+    renumbered[kept] = np.arange(len(kept), dtype=np.int32)
+    return PlannedDraft(planned.tokens[kept], renumbered[planned.parents[kept]], planned.sources[kept])

@@ -1,0 +1,126 @@
+"""The device thread: takes requests from any thread and keeps the engine stepping while there are any."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+import structlog
+
+from decoder_service.engine import Engine
+from decoder_service.errors import InternalError, OverloadedError, StoppingError
+from decoder_service.request import FailedEvent, GenerationRequest
+from decoder_service.stream import Sink, Stream
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Ticket:
+    """A submitted request, for cancelling it."""
+
+    request: GenerationRequest
+    sink: Sink
+    is_cancelled: bool = False
+    stream: Stream | None = None
+
+
+class Scheduler:
+    """Owns the engine: everything that touches it runs on one thread."""
+
+    def __init__(self, engine: Engine, max_queue: int) -> None:
+        self._engine = engine
+        self._max_queue = max_queue
+        self._inbox: SimpleQueue[Ticket | None] = SimpleQueue()
+        self._tickets: list[Ticket] = []
+        self._lock = threading.Lock()
+        self._num_open = 0  # submitted and not finished
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="device", daemon=True)
+
+    def start(self) -> None:
+        """Start the device thread."""
+        self._thread.start()
+
+    def submit(self, request: GenerationRequest, sink: Sink) -> Ticket:
+        """Queue a request; its events go to ``sink``, on the device thread, the last one Finished or Failed.
+
+        Raises OverloadedError when the queue is full and StoppingError when the service goes down.
+        """
+        with self._lock:
+            if self._is_stopping:
+                raise StoppingError("the decoder is stopping")
+            if self._num_open >= self._max_queue:
+                raise OverloadedError(
+                    f"{self._num_open} requests are open, the most that are taken; try again later"
+                )
+            self._num_open += 1
+        ticket = Ticket(request, sink)
+        self._inbox.put(ticket)
+        return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """End a request at the next step; no event follows."""
+        ticket.is_cancelled = True
+        if ticket.stream is not None:
+            ticket.stream.is_cancelled = True
+
+    def stop(self, grace_s: float) -> None:
+        """Refuse new requests, let open ones finish for so long, then end the thread."""
+        with self._lock:
+            self._is_stopping = True
+        self._inbox.put(None)
+        self._thread.join(grace_s)
+        for ticket in list(self._tickets):
+            self.cancel(ticket)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not (self._is_stopping and self._engine.is_idle and self._inbox.empty()):
+            self._take_requests(block=self._engine.is_idle)
+            try:
+                self._engine.step()
+            except Exception as error:  # noqa: BLE001 - whatever a step raises, the thread must go on
+                self._fail_all(error)
+            self._forget_finished()
+
+    def _take_requests(self, *, block: bool) -> None:
+        while True:
+            try:
+                ticket = self._inbox.get(block=block)
+            except Empty:
+                return
+            block = False
+            if ticket is not None:
+                self._add(ticket)
+            elif self._engine.is_idle:
+                return
+
+    def _add(self, ticket: Ticket) -> None:
+        self._tickets.append(ticket)
+        try:
+            ticket.stream = self._engine.add(ticket.request, ticket.sink)
+        except Exception as error:  # noqa: BLE001 - one bad request must not end the thread
+            log.exception("a request could not be started", request_id=ticket.request.request_id)
+            ticket.sink(FailedEvent(InternalError(f"{type(error).__name__}: {error}")))
+            return
+        ticket.stream.is_cancelled = ticket.is_cancelled
+
+    def _fail_all(self, error: Exception) -> None:
+        log.exception("a step failed; its requests are ended")
+        streams = self._engine.streams()
+        self._engine.drop(streams)
+        for stream in streams:
+            stream.sink(FailedEvent(InternalError(f"a step failed: {type(error).__name__}: {error}")))
+
+    def _forget_finished(self) -> None:
+        open_streams = set(map(id, self._engine.streams()))
+        kept = [
+            ticket
+            for ticket in self._tickets
+            if ticket.stream is not None and id(ticket.stream) in open_streams
+        ]
+        with self._lock:
+            self._num_open -= len(self._tickets) - len(kept)
+        self._tickets = kept

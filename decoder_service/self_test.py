@@ -1,0 +1,117 @@
+"""Checks on the loaded model and device that a position's results depend on its token prefix alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from decoder_service.forest import Forest, Int32Array
+from decoder_service.kv_cache import Slot
+from decoder_service.model import Model
+from decoder_service.packed_step import SlotStep
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTestReport:
+    """What the self-test found."""
+
+    is_exact: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Results:
+    """What the model computed for a text."""
+
+    logits: torch.Tensor  # [tokens, vocab]
+    keys: torch.Tensor  # [layers, tokens, kv_heads, head_dim]
+    values: torch.Tensor  # [layers, tokens, kv_heads, head_dim]
+
+
+def run_self_test(model: Model, text_len: int = 80, num_compared: int = 8, seed: int = 0) -> SelfTestReport:
+    """Run one text through the model in different ways and compare every bit.
+
+    The ways: all at once; in pieces; the last tokens one by one, as plain decoding does; and inside draft trees of
+    several sizes. The text crosses a block of the attention.
+    """
+    generator = np.random.default_rng(seed)
+    text = generator.integers(0, model.vocab_size, size=text_len).astype(np.int32)
+    reference = _run(model, text, [text_len])
+    tail = [text_len - num_compared]
+    ways = {
+        "prefill in pieces": _run(model, text, [text_len // 3, text_len - text_len // 3 - 5, 5]),
+        "plain steps": _run(model, text, tail + [1] * num_compared),
+        **{
+            f"draft trees of {rows} rows": _run_in_trees(model, text, tail[0], rows, generator)
+            for rows in (5, 16, 24)
+        },
+    }
+    differing = [name for name, results in ways.items() if not _equal(results, reference)]
+    shape = f"{text_len} tokens, {model.options.dtype}".replace("torch.", "")
+    if differing:
+        return SelfTestReport(
+            False, f"{shape}: not bit-equal to one prefill: {', '.join(differing)}; tokens may differ"
+        )
+    return SelfTestReport(True, f"{shape}: bit-equal logits, keys and values: one prefill, {', '.join(ways)}")
+
+
+def _run(model: Model, text: Int32Array, pieces: Sequence[int]) -> _Results:
+    slot = Slot()
+    model.cache.reserve(slot, len(text))
+    logits = []
+    try:
+        for piece in pieces:
+            known = text[slot.length : slot.length + piece]
+            output = model.forward([SlotStep(slot, Forest.chain(known), range(piece))])
+            model.commit(output, [(slot, range(piece))])
+            logits.append(output.logits.clone())
+        return _Results(torch.cat(logits), *model.cache.read(slot))
+    finally:
+        model.cache.release(slot)
+
+
+def _run_in_trees(
+    model: Model, text: Int32Array, start: int, rows: int, generator: np.random.Generator
+) -> _Results:
+    """Verify the tail as drafts that are right, two tokens a step, among decoys."""
+    slot = Slot()
+    model.cache.reserve(slot, len(text))
+    try:
+        output = model.forward([SlotStep(slot, Forest.chain(text[:start]), range(start))])
+        model.commit(output, [(slot, range(start))])
+        logits = [output.logits.clone()]
+        while slot.length < len(text):
+            forest, path = _tree_with_decoys(
+                text[slot.length : slot.length + 2], rows, model.vocab_size, generator
+            )
+            output = model.forward([SlotStep(slot, forest, path)])
+            model.commit(output, [(slot, path)])
+            logits.append(output.logits.clone())
+        return _Results(torch.cat(logits), *model.cache.read(slot))
+    finally:
+        model.cache.release(slot)
+
+
+def _tree_with_decoys(
+    right: Int32Array, rows: int, vocab_size: int, generator: np.random.Generator
+) -> tuple[Forest, list[int]]:
+    """A tree that holds ``right`` as a path at random nodes, and the path."""
+    places = sorted(generator.choice(np.arange(1, rows), size=len(right) - 1, replace=False).tolist())
+    path = [0, *places]
+    tokens = generator.integers(0, vocab_size, size=rows)
+    tokens[path] = right
+    parents = [-1, *(int(generator.integers(0, node)) for node in range(1, rows))]
+    for node, parent in zip(path[1:], path[:-1], strict=True):
+        parents[node] = parent
+    return Forest.of(tokens, parents), path
+
+
+def _equal(left: _Results, right: _Results) -> bool:
+    return (
+        torch.equal(left.logits, right.logits)
+        and torch.equal(left.keys, right.keys)
+        and torch.equal(left.values, right.values)
+    )

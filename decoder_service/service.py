@@ -1,0 +1,221 @@
+"""A replica's life: load the model, check it, serve, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import grpc
+import structlog
+import torch
+from draftwell.decoder.v1 import decoder_pb2 as pb
+from draftwell.decoder.v1 import decoder_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined]  # not in the stubs
+from grpc_reflection.v1alpha import reflection
+
+from decoder_service import __version__
+from decoder_service.calibration import Calibration
+from decoder_service.config import ConfigError, DecoderConfig
+from decoder_service.convert import SOURCES, Defaults
+from decoder_service.draft import DraftSource, Source
+from decoder_service.drafts.index import IndexConfig, IndexSource
+from decoder_service.drafts.prompt import OwnTextSource
+from decoder_service.embedded_model import locate_model
+from decoder_service.engine import Engine, EngineConfig
+from decoder_service.feedback import Feedback
+from decoder_service.index_channel import open_index_channel
+from decoder_service.model import LoadedModel, ModelOptions, load_model
+from decoder_service.planner import Planner
+from decoder_service.request import ModelLimits
+from decoder_service.scheduler import Scheduler
+from decoder_service.self_test import SelfTestReport, run_self_test
+from decoder_service.servicer import DecoderServicer, ServedModel
+from decoder_service.stream import Stream
+from decoder_service.tokens import Tokenizer
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
+MAX_MESSAGE_BYTES = 8 << 20
+FEEDBACK_FLUSH_S = 2.0
+
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),  # a second replica on the port fails instead of taking half of the calls
+)
+
+log = structlog.get_logger()
+
+
+def load(config: DecoderConfig) -> LoadedModel:
+    """Load the model that the settings name; raise ConfigError for a device that is not there."""
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    try:
+        device = torch.device(config.device)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(
+            f"--device (DRAFTWELL_DECODER_DEVICE): {config.device!r} cannot be used: {error}"
+        ) from error
+    files = locate_model(config.model, config.cache_folder)
+    if files.gguf is not None:
+        log.info("converting the model, once", model=files.name, folder=str(files.folder))
+    max_rows = config.prefill_rows + config.max_streams + config.draft_nodes
+    options = ModelOptions(
+        getattr(torch, config.dtype), device, config.max_context_len, config.cache_positions, max_rows
+    )
+    return load_model(files, options)
+
+
+async def serve(config: DecoderConfig) -> None:
+    """Serve until SIGINT or SIGTERM, then let requests in flight finish. Raises where it cannot start."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    loading = asyncio.create_task(_serve(config, stop))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    await loading
+    log.info("stopped")
+
+
+async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
+    loaded = await asyncio.to_thread(load, config)
+    report = await asyncio.to_thread(run_self_test, loaded.model)
+    (log.info if report.is_exact else log.warning)("self-test", exact=report.is_exact, detail=report.detail)
+    if stop.is_set():
+        return
+    drafting = Drafting.open(config, loaded)
+    scheduler = Scheduler(drafting.engine(config, loaded), config.max_queue)
+    scheduler.start()
+    try:
+        served = _served_model(config, loaded, report)
+        async with _listening(config, DecoderServicer(served, scheduler)) as address:
+            log.info(
+                "serving", address=address, model=loaded.name, dtype=config.dtype, trie=config.trie or None
+            )
+            print(f"decoder-service listening on {address}", flush=True)
+            await stop.wait()
+            await asyncio.to_thread(scheduler.stop, config.stop_grace_s)
+    finally:
+        drafting.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """The draft sources and the way back to the index."""
+
+    calibration: Calibration
+    sources: list[DraftSource]
+    index: IndexSource | None
+    feedback: Feedback | None
+    channel: grpc.Channel | None
+
+    @classmethod
+    def open(cls, config: DecoderConfig, loaded: LoadedModel) -> Drafting:
+        """Sources as the settings name them; the index only where it has an address."""
+        calibration = Calibration()
+        own = OwnTextSource(calibration)
+        if not config.trie:
+            return cls(calibration, [own], None, None, None)
+        channel = open_index_channel(config.trie)
+        vocab_size = loaded.model.vocab_size
+        index_config = IndexConfig(loaded.fingerprint, vocab_size, deadline_s=config.draft_deadline_ms / 1000)
+        index = IndexSource(channel, index_config)
+        feedback = Feedback(channel, loaded.fingerprint, vocab_size)
+        return cls(calibration, [own, index], index, feedback, channel)
+
+    def engine(self, config: DecoderConfig, loaded: LoadedModel) -> Engine:
+        """An engine that drafts from these sources."""
+        engine_config = EngineConfig(
+            config.max_streams, config.prefill_rows, config.draft_nodes, config.min_probability
+        )
+        planner = Planner(self.calibration)
+        return Engine(
+            loaded, self.sources, planner, engine_config, learn=self._learn, warnings=self._warnings
+        )
+
+    def close(self) -> None:
+        """Send what the index should still learn, then end all connections."""
+        if self.feedback is not None:
+            self.feedback.stop(FEEDBACK_FLUSH_S)
+        if self.index is not None:
+            self.index.stop()
+        if self.channel is not None:
+            self.channel.close()
+
+    def _learn(self, stream: Stream) -> None:
+        if self.feedback is not None:
+            self.feedback.learn(stream.request.drafts.namespace, stream.text, stream.num_output)
+
+    def _warnings(self, stream: Stream) -> list[str]:
+        """What kept the index from drafting for this request or from learning it."""
+        choice, found = stream.request.drafts, []
+        if Source.INDEX in choice.sources:
+            found.append(self.index.warning(choice.namespace) if self.index else "the decoder has no index")
+        if choice.learn and self.feedback is not None:
+            found.append(self.feedback.warning(choice.namespace))
+        return [text for text in found if text]
+
+
+@asynccontextmanager
+async def _listening(config: DecoderConfig, servicer: DecoderServicer) -> AsyncIterator[str]:
+    """A started gRPC server; gives the address it got."""
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    decoder_pb2_grpc.add_DecoderServiceServicer_to_server(servicer, server)
+    health = health_aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection(
+        (SERVICE_NAME, "grpc.health.v1.Health", reflection.SERVICE_NAME), server
+    )
+    try:
+        port = server.add_insecure_port(config.listen)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"--listen (DRAFTWELL_DECODER_LISTEN): cannot bind {config.listen}: is it in use?"
+        ) from error
+    for name in ("", SERVICE_NAME):
+        await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+    await server.start()
+    try:
+        yield f"{config.listen.rpartition(':')[0]}:{port}"
+    finally:
+        log.info("stopping")
+        with suppress(asyncio.CancelledError):
+            await health.enter_graceful_shutdown()
+        await server.stop(config.stop_grace_s)
+
+
+def _served_model(config: DecoderConfig, loaded: LoadedModel, report: SelfTestReport) -> ServedModel:
+    model = loaded.model
+    names = [name for name in config.drafts.split(",") if name]
+    namespace = config.namespace or f"default-{loaded.fingerprint[:12]}"
+    description = pb.GetModelResponse(
+        name=loaded.name,
+        fingerprint=loaded.fingerprint,
+        vocab_size=model.vocab_size,
+        context_len=model.context_len,
+        dtype=config.dtype,
+        device=config.device,
+        eos_token_ids=loaded.eos_token_ids,
+        default_sources=names,
+        default_namespace=namespace,
+        self_test=pb.SelfTest(exact=report.is_exact, detail=report.detail),
+        version=__version__,
+    )
+    defaults = Defaults(
+        frozenset(SOURCES[name] for name in names),
+        config.draft_nodes,
+        namespace,
+        config.learn,
+        config.default_max_tokens,
+    )
+    limits = ModelLimits(model.vocab_size, model.context_len)
+    return ServedModel(description, Tokenizer(loaded.tokenizer), limits, defaults)
