@@ -77,18 +77,19 @@ def test_the_wheel_carries_its_license(wheel: zipfile.ZipFile) -> None:
     assert metadata(wheel)["License-Expression"] == "Apache-2.0"
 
 
+def names_of(module: ast.Module) -> set[str]:
+    """What a module defines or imports at its top level."""
+    defined = {getattr(node, "name", "") for node in module.body}
+    imports = [node for node in module.body if isinstance(node, ast.ImportFrom)]
+    return defined | {alias.asname or alias.name for node in imports for alias in node.names}
+
+
 @pytest.mark.parametrize("command", ["draftwell", "decoder-service", "trie-service", "trie-admin"])
 def test_every_command_points_at_a_function_of_the_wheel(wheel: zipfile.ZipFile, command: str) -> None:
     module, _, function = PROJECT["scripts"][command].partition(":")
     path = module.replace(".", "/")
     (name,) = members(wheel) & {f"{path}.py", f"{path}/__init__.py"}
-    bound = {
-        getattr(target, "id", None)
-        for node in ast.parse(wheel.read(name)).body
-        for target in getattr(node, "targets", [])
-    }
-    defined = {getattr(node, "name", None) for node in ast.parse(wheel.read(name)).body}
-    assert function in bound | defined
+    assert function in names_of(ast.parse(wheel.read(name)))
 
 
 def requirements_of(extra: str) -> dict[NormalizedName, Requirement]:
