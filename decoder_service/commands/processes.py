@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import queue
 import signal
@@ -43,6 +44,7 @@ class Service:
     def __init__(self, launch: Launch, on_log: OnLog, exits: queue.SimpleQueue[Service]) -> None:
         self.name = launch.name
         self.address: str | None = None
+        self.last_line = ""  # newest of the log
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._settled = threading.Event()  # listens, or has ended
         self._on_log = on_log
@@ -51,11 +53,6 @@ class Service:
         self._log_reader = _in_background(self._read_log)
         _in_background(self._read_announcement)
         _in_background(self._await_exit)
-
-    @property
-    def last_line(self) -> str:
-        """Newest line of the log."""
-        return self._tail[-1] if self._tail else ""
 
     @property
     def pid(self) -> int:
@@ -92,7 +89,7 @@ class Service:
 
     def _read_announcement(self) -> None:
         for line in _lines(self._process.stdout):
-            self.address = self.address or _address(line, self.name)
+            self.address = self.address or _address(line.rstrip(), self.name)
             if self.address is not None:
                 self._settled.set()
 
@@ -103,8 +100,13 @@ class Service:
 
     def _read_log(self) -> None:
         for line in _lines(self._process.stderr):
-            self._tail.append(line)
-            self._on_log(self.name, line)
+            said = line.rstrip()
+            if not said:
+                continue
+            self.last_line = said
+            if not line.endswith("\r"):  # else a progress bar that goes on
+                self._tail.append(said)
+                self._on_log(self.name, said)
 
 
 def _in_background(work: Callable[[], None]) -> threading.Thread:
@@ -113,24 +115,21 @@ def _in_background(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _spawn(launch: Launch) -> subprocess.Popen[str]:
+def _spawn(launch: Launch) -> subprocess.Popen[bytes]:
     leash = [sys.executable, "-m", "decoder_service.commands.leash", str(os.getpid())]
     return subprocess.Popen(
         [*leash, launch.module, *launch.arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
         start_new_session=True,  # a Ctrl-C reaches the parent alone, which stops all in order
     )
 
 
-def _lines(pipe: IO[str] | None) -> Iterator[str]:
+def _lines(pipe: IO[bytes] | None) -> Iterator[str]:
+    """Lines with their ends, which may be a mere carriage return."""
     assert pipe is not None
-    for line in pipe:
-        yield line.rstrip()
+    return iter(io.TextIOWrapper(pipe, encoding="utf-8", errors="replace", newline=""))
 
 
 def _address(line: str, name: str) -> str | None:

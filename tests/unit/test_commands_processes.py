@@ -28,6 +28,12 @@ while True:
     signal.pause()
 """
 FAIL = "import sys; print('no such model', file=sys.stderr); sys.exit(3)"
+PROGRESS = r"""
+import sys
+sys.stderr.write("\r 10%\r 50%\r100%\nloaded\n")
+sys.stderr.flush()
+sys.exit(4)
+"""
 PARENT = """
 from decoder_service.commands.processes import Launch, running_services
 with running_services(lambda name, line: None) as services:
@@ -104,6 +110,16 @@ def test_a_service_that_fails_at_its_start_is_reported_with_its_log(
         pytest.raises(ServiceFailed, match=r"bad ended with exit status 3\nno such model"),
     ):
         services.start(Launch("bad", "bad", ()), ignore)
+
+
+def test_of_a_progress_bar_only_the_end_enters_the_log(
+    write_module: Callable[[str, str], None],
+) -> None:
+    write_module("slow", PROGRESS)
+    log: list[str] = []
+    with running_services(lambda name, line: log.append(line)) as services, pytest.raises(ServiceFailed):
+        services.start(Launch("slow", "slow", ()), ignore)
+    assert log == ["100%", "loaded"]
 
 
 def test_a_service_that_dies_later_is_noticed(write_module: Callable[[str, str], None]) -> None:
