@@ -21,8 +21,8 @@ drops what a replica would have kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -95,8 +95,7 @@ class RedisStore:
         self._max_log_bytes = max_log_bytes
         self._description = description or without_credentials(url)
         # Any: redis-py's types allow for text replies too, ours are bytes.
-        self._redis: Any = _client(url, COMMAND_TIMEOUT_S)
-        self._waiting: Any = _client(url, timeout_s=None)
+        self._redis: Any = _client(url)
         self._create = self._redis.register_script(CREATE_SCRIPT)
         self._delete = self._redis.register_script(DELETE_SCRIPT)
         self._append = self._redis.register_script(APPEND_SCRIPT)
@@ -108,17 +107,16 @@ class RedisStore:
 
     async def connect(self) -> None:
         """Check that the store answers."""
-        with self._translated():
+        async with self._calling():
             await self._redis.ping()
 
     async def close(self) -> None:
         """Release connections."""
         await self._redis.aclose()
-        await self._waiting.aclose()
 
     async def identity(self) -> str:
         """The store's identity, drawn when a store is first asked."""
-        with self._translated():
+        async with self._calling():
             await self._redis.set(STORE_KEY, uuid4().hex, nx=True)
             store_id: bytes = await self._redis.get(STORE_KEY)
         return store_id.decode()
@@ -126,7 +124,7 @@ class RedisStore:
     async def registry(self) -> Registry:
         """All namespaces. A name without meta is one whose deletion was cut short: it does not exist."""
         store_id = await self.identity()
-        with self._translated():
+        async with self._calling():
             newest = await self._redis.xrevrange(CHANGES_KEY, count=1)
             names = sorted(name.decode() for name in await self._redis.smembers(NAMESPACES_KEY))
             metas = await self._pipelined("hgetall", [meta_key(name) for name in names])
@@ -135,7 +133,7 @@ class RedisStore:
 
     async def find(self, name: str) -> NamespaceRecord | None:
         """One namespace."""
-        with self._translated():
+        async with self._calling():
             meta = await self._redis.hgetall(meta_key(name))
         return _record(name, meta) if meta else None
 
@@ -147,7 +145,7 @@ class RedisStore:
             record.vocab_size,
             record.incarnation,
         ]
-        with self._translated():
+        async with self._calling():
             flat = await self._create(keys=[meta_key(record.name)], args=arguments)
             if await self._redis.sadd(NAMESPACES_KEY, record.name):
                 await self._announce(record.name)
@@ -155,7 +153,7 @@ class RedisStore:
 
     async def delete(self, record: NamespaceRecord) -> bool:
         """Delete a namespace and its log; False where that incarnation is gone already."""
-        with self._translated():
+        async with self._calling():
             keys = [meta_key(record.name), log_key(record)]
             if not await self._delete(keys=keys, args=[record.incarnation]):
                 return False
@@ -169,7 +167,7 @@ class RedisStore:
         for sequence in sequences:
             tokens = sequence.tokens.astype("<i4", copy=False).tobytes()
             arguments += [sequence.sequence_id, sequence.context_len, tokens]
-        with self._translated():
+        async with self._calling():
             last = await self._append(keys=[meta_key(record.name), log_key(record)], args=arguments)
         if last == GONE:
             raise NamespaceNotFoundError(f"namespace {record.name!r} was deleted")
@@ -184,16 +182,14 @@ class RedisStore:
 
     async def heads(self, records: Sequence[NamespaceRecord]) -> list[int]:
         """Number of the newest entry of each log, 0 for an empty one."""
-        with self._translated():
+        async with self._calling():
             numbers = await self._pipelined("hget", [meta_key(r.name) for r in records], "appended")
         return [int(number or 0) for number in numbers]
 
     async def _xread(self, streams: Mapping[str, str], wait_s: float) -> dict[str, Any]:
-        client = self._waiting if wait_s > 0 else self._redis
         block_ms = max(1, int(wait_s * 1000)) if wait_s > 0 else None
-        with self._translated():
-            async with asyncio.timeout(wait_s + COMMAND_TIMEOUT_S):
-                reply = await client.xread(dict(streams), count=MAX_ENTRIES_PER_READ, block=block_ms)
+        async with self._calling(wait_s):
+            reply = await self._redis.xread(dict(streams), count=MAX_ENTRIES_PER_READ, block=block_ms)
         return {key.decode(): entries for key, entries in reply or []}
 
     async def _pipelined(self, command: str, keys: Sequence[str], *arguments: str) -> list[Any]:
@@ -206,10 +202,14 @@ class RedisStore:
     async def _announce(self, name: str) -> None:
         await self._redis.xadd(CHANGES_KEY, {"name": name}, maxlen=MAX_CHANGES_KEPT, approximate=True)
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _calling(self, wait_s: float = 0.0) -> AsyncIterator[None]:
+        """Bound the time of a call and translate its errors."""
         try:
-            yield
+            async with asyncio.timeout(wait_s + COMMAND_TIMEOUT_S):
+                yield
+        except TimeoutError as error:
+            raise StoreUnavailableError(f"store {self._description}: no answer in time") from error
         except (RedisError, OSError) as error:
             raise StoreUnavailableError(f"store {self._description}: {error}") from error
 
@@ -230,12 +230,12 @@ def without_credentials(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
-def _client(url: str, timeout_s: float | None) -> Redis:
+def _client(url: str) -> Redis:
     return Redis.from_url(
         url,
         protocol=2,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_timeout=timeout_s,
+        socket_timeout=None,  # redis-py's way to bound a write loses cancellations on Python 3.11
         retry=Retry(NoBackoff(), 0),
     )
 
