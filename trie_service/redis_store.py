@@ -227,7 +227,7 @@ def log_key(record: NamespaceRecord) -> str:
 def without_credentials(url: str) -> str:
     """The URL as it may be shown."""
     parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _client(url: str) -> Redis:

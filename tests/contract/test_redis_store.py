@@ -1,0 +1,81 @@
+"""What only the store in Redis promises."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+from redis.asyncio import Redis
+
+from trie_service.embedded_store import EmbeddedServer
+from trie_service.errors import StoreUnavailableError
+from trie_service.namespace import NamespaceRecord, NamespaceRef
+from trie_service.redis_store import RedisStore, log_key, meta_key, without_credentials
+from trie_service.sequence import TokenSequence
+
+BOUND = 4000  # bytes: 1000 tokens
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[EmbeddedServer]:
+    embedded = EmbeddedServer(None)
+    await embedded.start()
+    yield embedded
+    await embedded.stop()
+
+
+@pytest.fixture
+async def store(server: EmbeddedServer) -> AsyncIterator[RedisStore]:
+    redis_store = RedisStore(server.url, max_log_bytes=BOUND)
+    yield redis_store
+    await redis_store.close()
+
+
+def record_of(name: str) -> NamespaceRecord:
+    return NamespaceRecord.new(NamespaceRef(name, "fp"), vocab_size=1000)
+
+
+def sequence_of(num_tokens: int) -> TokenSequence:
+    return TokenSequence("s", np.zeros(num_tokens, dtype=np.int32))
+
+
+async def test_a_log_keeps_the_newest_tokens_up_to_its_bound_and_little_more(
+    server: EmbeddedServer, store: RedisStore
+) -> None:
+    record = await store.create(record_of("a"))
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        lengths = rng.integers(1, 60, size=rng.integers(1, 20))
+        await store.append(record, [sequence_of(int(length)) for length in lengths])
+    async with Redis.from_url(server.url) as redis:
+        entries = await redis.xrange(log_key(record))
+        meta = await redis.hgetall(meta_key("a"))
+    held = sum(len(fields[b"t"]) for _, fields in entries)
+    assert BOUND <= held <= 2 * BOUND
+    assert int(meta[b"log_bytes"]) == held
+    numbers = [int(fields[b"n"]) for _, fields in entries]
+    assert numbers == list(range(numbers[0], int(meta[b"appended"]) + 1))
+
+
+async def test_a_deletion_that_was_cut_short_leaves_no_namespace(
+    server: EmbeddedServer, store: RedisStore
+) -> None:
+    await store.create(record_of("a"))
+    async with Redis.from_url(server.url) as redis:
+        await redis.delete(meta_key("a"))
+    assert (await store.registry()).records == ()
+    created = await store.create(record_of("a"))
+    assert (await store.registry()).records == (created,)
+
+
+async def test_a_store_that_is_gone_is_unavailable(server: EmbeddedServer, store: RedisStore) -> None:
+    await store.connect()
+    await server.stop()
+    with pytest.raises(StoreUnavailableError, match="valkey.sock"):
+        await store.registry()
+
+
+def test_credentials_are_never_shown() -> None:
+    assert without_credentials("rediss://user:secret@host:6380/2?password=x") == "rediss://host:6380/2"
+    assert without_credentials("unix:///run/redis.sock?password=x") == "unix:///run/redis.sock"
