@@ -32,8 +32,8 @@ install: $(READY) ## Make .venv/ and install what is missing.
 demo: $(READY) ## Decode eight prompts plain, with a cold and with a warm index. DEMO_ARGS="--json FILE"
 	$(BIN)/draftwell demo $(DEMO_ARGS)
 
-test: $(READY) ## Run the unit and integration tests. PYTEST_ARGS="-k name"
-	$(BIN)/python -m pytest tests/unit tests/integration $(PYTEST_ARGS)
+test: $(READY) ## Run all tests but the full runs of make verify. PYTEST_ARGS="-k name"
+	$(BIN)/python -m pytest tests --ignore tests/verify -m "not slow" $(PYTEST_ARGS)
 
 unit: $(READY) ## Run the unit tests: no model, no server, under a minute.
 	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
