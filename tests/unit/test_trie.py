@@ -23,6 +23,7 @@ class NaiveIndex:
 
     def __init__(self) -> None:
         self.words: list[int] = []
+        self.is_cut = False  # whether the oldest sequence has lost its beginning
 
     def insert(self, tokens: list[int], context_len: int) -> None:
         if context_len < len(tokens):
@@ -33,7 +34,10 @@ class NaiveIndex:
         return [*flagged[max(0, context_len - MAX_ORDER) :], SEPARATOR]
 
     def evict_down_to(self, num_words: int) -> None:
-        self.words = self.words[len(self.words) - num_words :]
+        num_evicted = len(self.words) - num_words
+        if num_evicted > 0:
+            self.is_cut = self.words[num_evicted - 1] != SEPARATOR
+            del self.words[:num_evicted]
 
     def forget(self, tokens: list[int], context_len: int) -> bool:
         """Forget the oldest equal sequence; the oldest of all may be a mere rest of it."""
@@ -42,8 +46,10 @@ class NaiveIndex:
         while start < len(self.words):
             end = self.words.index(SEPARATOR, start) + 1
             held = self.words[start:end]
-            if held == wanted or (start == 0 and len(held) > 1 and wanted[-len(held) :] == held):
+            is_rest = start == 0 and self.is_cut and len(held) > 1 and wanted[-len(held) :] == held
+            if held == wanted or is_rest:
                 del self.words[start:end]
+                self.is_cut = self.is_cut and start > 0
                 return True
             start = end
         return False
