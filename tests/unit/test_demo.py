@@ -46,8 +46,8 @@ def test_the_demo_has_ten_prompts_of_different_kinds_one_of_them_repeated() -> N
     prompts = demo_prompts()
     assert len(prompts) == len({prompt.name for prompt in prompts}) == 10
     texts = {prompt.name: prompt.messages[-1].content for prompt in prompts}
-    assert texts["repeat"] != texts["chat"]
-    assert texts["repeat"][:200] == texts["chat"][:200]
+    assert len(set(texts.values())) == 9
+    assert texts["repeat"] == texts["chat"]
     assert sum(100 <= len(text.split()) <= 250 for text in texts.values()) >= 5
 
 

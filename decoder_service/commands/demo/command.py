@@ -20,7 +20,7 @@ from decoder_service.commands.index_client import index_client
 from decoder_service.commands.pair import Pair, PairOptions, start_pair
 from decoder_service.commands.processes import running_services
 
-_PLAIN_AGAIN_UNTIL_S = 150.0  # so that a slow machine ends within five minutes too
+_PLAIN_AGAIN_UNTIL_S = 180.0  # so that a slow machine ends within five minutes too
 
 
 class OutputDiffers(Exception):

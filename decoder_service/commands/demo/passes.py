@@ -3,7 +3,8 @@
 Machines drift, so each drafted run is compared with a plain run right beside it: plain and cold runs
 alternate, then warm and repeated plain runs do. The cold runs use a fresh namespace and teach it, so a
 prompt finds there what the prompts before it taught; the warm runs read the same namespace and teach
-nothing. Once ``plain_again_until_s`` is over, warm runs are compared with the first plain run.
+nothing. A repeated plain run only tells the pace, so it has half the tokens; once
+``plain_again_until_s`` is over, warm runs are compared with the first plain run instead.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Runs:
     plain: Generation
     cold: Generation
     warm: Generation
-    plain_again: Generation | None  # beside the warm run
+    plain_again: Generation | None  # beside the warm run, half as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,8 @@ class Measurement:
 
     def _decode(self, prompt: DemoPrompt, which: Pass, drafts: Drafts) -> Generation:
         self._view.run_started(prompt, which)
-        stop = Stop(max_tokens=self._plan.max_tokens)
+        half = which is Pass.PLAIN_AGAIN
+        stop = Stop(max_tokens=-(-self._plan.max_tokens // 2) if half else self._plan.max_tokens)
         stream = self._client.generate(prompt.messages, sampling=prompt.sampling, stop=stop, drafts=drafts)
         for step in stream:
             self._view.step(step)
