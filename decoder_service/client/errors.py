@@ -63,6 +63,8 @@ def error_of(error: grpc.RpcError, address: str) -> ClientError:
     kind = _ERRORS.get(status, ServerError)
     if kind is Unreachable:
         return Unreachable(f"cannot reach a service at {address}: {details}")
+    if kind is DeadlineExceeded:
+        return DeadlineExceeded(f"{address} did not answer in full before the timeout")
     return kind(details or f"{status.name} from {address}")
 
 

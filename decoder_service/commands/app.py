@@ -93,7 +93,7 @@ def generate(  # noqa: PLR0913 - one parameter an option
     top_p: Annotated[float | None, typer.Option(help="Among the likeliest of this mass.")] = None,
     min_p: Annotated[float | None, typer.Option(help="At least so likely as the likeliest.")] = None,
     repetition_penalty: Annotated[float | None, typer.Option(help="1: none.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same text.")] = None,
     drafts: Annotated[
         str | None, typer.Option(help="own,index or one of them; none: plain decoding.")
     ] = None,

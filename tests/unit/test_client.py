@@ -153,7 +153,7 @@ def test_a_stream_that_breaks_raises_after_the_steps_that_came(pair: FakePair, c
 
 def test_a_deadline_ends_a_generation_that_hangs(pair: FakePair, client: Client) -> None:
     pair.decoder.hang = threading.Event()
-    with pytest.raises(DeadlineExceeded):
+    with pytest.raises(DeadlineExceeded, match=f"{pair.address} did not answer in full"):
         client.generate("hello", timeout=0.2).result()
 
 
