@@ -16,7 +16,7 @@ from draftwell.trie.v1 import trie_pb2, trie_pb2_grpc
 
 from decoder_service.index_channel import error_text
 
-READY_TIMEOUT_S: Final = 0.5
+PROBE_TIMEOUT_S: Final = 0.5
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 
@@ -82,23 +82,22 @@ class IndexStream:
     def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
         while not self._stopping.is_set():
-            if not self._becomes_ready():
-                continue
             opened_at = time.monotonic()
-            self._read_until_it_ends()
+            if self._service_answers():
+                self._read_until_it_ends()
             was_healthy = time.monotonic() - opened_at > LONGEST_PAUSE_S
             pause_s = FIRST_PAUSE_S if was_healthy else min(2 * pause_s, LONGEST_PAUSE_S)
             self._stopping.wait(pause_s)
 
-    def _becomes_ready(self) -> bool:
-        ready = grpc.channel_ready_future(self._channel)
+    def _service_answers(self) -> bool:
+        """Connect and see whether the service answers at all, so that a step never waits for that."""
         try:
-            ready.result(timeout=READY_TIMEOUT_S)
-        except grpc.FutureTimeoutError:
-            self._error = "the trie service is unreachable"
+            self._stub.GetServerInfo(
+                trie_pb2.GetServerInfoRequest(), timeout=PROBE_TIMEOUT_S, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            self._error = f"the trie service is unreachable: {error_text(error)}"
             return False
-        finally:
-            ready.cancel()
         return True
 
     def _read_until_it_ends(self) -> None:

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+import pytest
+from fake_trie import RunningTrie
+
+from decoder_service.feedback import Feedback
+from decoder_service.index_channel import open_index_channel
+
+TEXT = np.arange(30, dtype=np.int32)
+
+
+@pytest.fixture
+def trie() -> Iterator[RunningTrie]:
+    running = RunningTrie()
+    yield running
+    running.kill()
+
+
+@pytest.fixture
+def feedback(trie: RunningTrie) -> Iterator[Feedback]:
+    channel = open_index_channel(trie.target)
+    feedback = Feedback(channel, "f00d", vocab_size=100, capacity=4)
+    yield feedback
+    feedback.stop(flush_s=0.0)
+    channel.close()
+
+
+def test_an_output_is_learned_after_sixteen_tokens_of_its_prompt(
+    trie: RunningTrie, feedback: Feedback
+) -> None:
+    feedback.learn("tenant", TEXT, num_output=5)
+    assert feedback.wait_until_empty(20)
+    (request,) = trie.service.learned
+    assert list(request.tokens) == list(range(9, 30))
+    assert request.context_len == 16
+    assert request.sequence_id
+    assert (request.namespace.name, request.namespace.fingerprint) == ("tenant", "f00d")
+    assert (feedback.num_learned, feedback.num_dropped) == (1, 0)
+
+
+def test_a_short_prompt_is_sent_whole_and_no_output_not_at_all(trie: RunningTrie, feedback: Feedback) -> None:
+    feedback.learn("tenant", TEXT, num_output=0)
+    feedback.learn("tenant", TEXT, num_output=27)
+    assert feedback.wait_until_empty(20)
+    assert [(request.context_len, len(request.tokens)) for request in trie.service.learned] == [(3, 30)]
+
+
+def test_a_namespace_is_created_once_before_its_first_output(trie: RunningTrie, feedback: Feedback) -> None:
+    for namespace in ("a", "b", "a"):
+        feedback.learn(namespace, TEXT, num_output=5)
+        assert feedback.wait_until_empty(20)
+    assert [request.namespace.name for request in trie.service.created] == ["a", "b"]
+    assert trie.service.created[0].vocab_size == 100
+    assert [request.namespace.name for request in trie.service.learned] == ["a", "b", "a"]
+
+
+def test_outputs_wait_for_a_service_that_is_away(trie: RunningTrie, feedback: Feedback) -> None:
+    trie.kill()
+    feedback.learn("tenant", TEXT, num_output=5)
+    assert not feedback.wait_until_empty(0.3)
+    assert "UNAVAILABLE" in feedback.warning("tenant")
+    trie.start()
+    assert feedback.wait_until_empty(20)
+    assert len(trie.service.learned) == 1
+    assert feedback.warning("tenant") == ""
+
+
+def test_a_namespace_that_has_gone_is_created_again(trie: RunningTrie, feedback: Feedback) -> None:
+    trie.service.learn_failures = [grpc.StatusCode.NOT_FOUND]
+    feedback.learn("tenant", TEXT, num_output=5)
+    assert feedback.wait_until_empty(20)
+    assert len(trie.service.created) == 2
+    assert len(trie.service.learned) == 1
+
+
+def test_a_refused_namespace_is_not_tried_again_at_once(trie: RunningTrie, feedback: Feedback) -> None:
+    trie.service.create_failures = [grpc.StatusCode.FAILED_PRECONDITION]
+    for _ in range(3):
+        feedback.learn("tenant", TEXT, num_output=5)
+        assert feedback.wait_until_empty(20)
+    feedback.learn("other", TEXT, num_output=5)
+    assert feedback.wait_until_empty(20)
+    assert "FAILED_PRECONDITION" in feedback.warning("tenant")
+    assert [request.namespace.name for request in trie.service.created] == ["tenant", "other"]
+    assert (feedback.num_learned, feedback.num_dropped) == (1, 3)
+
+
+def test_overflow_drops_the_oldest(trie: RunningTrie, feedback: Feedback) -> None:
+    trie.kill()
+    feedback.learn("tenant", TEXT[:1], num_output=1)
+    assert not feedback.wait_until_empty(0.2)  # the first one is being sent now
+    for num_tokens in range(2, 8):
+        feedback.learn("tenant", TEXT[:num_tokens], num_output=num_tokens)
+    assert feedback.num_dropped == 2
+    trie.start()
+    assert feedback.wait_until_empty(20)
+    assert [len(request.tokens) for request in trie.service.learned] == [1, 4, 5, 6, 7]
+
+
+def test_stop_sends_what_is_queued(trie: RunningTrie) -> None:
+    with open_index_channel(trie.target) as channel:
+        feedback = Feedback(channel, "f00d", vocab_size=100)
+        for _ in range(200):
+            feedback.learn("tenant", TEXT, num_output=5)
+        feedback.stop(flush_s=20.0)
+    assert len(trie.service.learned) == feedback.num_learned == 200
+
+
+def test_stop_gives_up_on_an_absent_service_at_its_deadline() -> None:
+    with open_index_channel("127.0.0.1:1") as channel:
+        feedback = Feedback(channel, "f00d", vocab_size=100)
+        feedback.learn("tenant", TEXT, num_output=5)
+        feedback.learn("other", TEXT, num_output=5)
+        feedback.stop(flush_s=0.3)
+    assert (feedback.num_learned, feedback.num_dropped) == (0, 2)
