@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoder_service import attention_kernel as kernel
+from decoder_service import attention_job as slots
+from decoder_service.attention_kernel import BLOCK
 from decoder_service.kv_cache import KvCache
 from decoder_service.packed_step import PackedStep, num_blocks_for
 from decoder_service.thread_team import run_on_team
 
-_KERNELS = {torch.bfloat16: kernel.attend_bfloat16, torch.float32: kernel.attend_float32}
+_KERNELS = {torch.bfloat16: slots.attend_bfloat16, torch.float32: slots.attend_float32}
 
 
 class UnsupportedModelError(Exception):
@@ -41,7 +42,7 @@ class ForestAttention:
         buffer = (shape.max_rows, num_heads, shape.head_dim)
         self._query = torch.empty(buffer, dtype=torch.float32)
         self._out = torch.empty(buffer, dtype=torch.float32)
-        self._job = np.zeros(kernel.JOB_LEN, dtype=np.int64)
+        self._job = np.zeros(slots.JOB_LEN, dtype=np.int64)
         self._gathered: GatheredRows | None = None
 
     @property
@@ -84,16 +85,16 @@ class ForestAttention:
 
     def _fill_job(self, step: PackedStep) -> None:
         shape, job = self._cache.shape, self._job
-        job[kernel.NUM_TILES], job[kernel.NUM_ROWS] = len(step.tiles), len(step.tokens)
-        job[kernel.NUM_HEADS], job[kernel.NUM_KV_HEADS] = self._num_heads, shape.num_kv_heads
-        job[kernel.HEAD_DIM], job[kernel.NUM_BLOCKS] = shape.head_dim, shape.num_blocks
-        job[kernel.NUM_REQUESTS], job[kernel.TABLE_LEN] = step.tables.shape
-        job[kernel.MAX_ANCESTORS] = step.ancestors.shape[1]
-        job[kernel.QUERY], job[kernel.OUT] = self._query.data_ptr(), self._out.data_ptr()
-        job[kernel.TILES], job[kernel.TABLES] = step.tiles.ctypes.data, step.tables.ctypes.data
-        job[kernel.CONTEXT_LENS] = step.context_lens.ctypes.data
-        job[kernel.ANCESTORS] = step.ancestors.ctypes.data
-        job[kernel.NUM_ANCESTORS] = step.num_ancestors.ctypes.data
+        job[slots.NUM_TILES], job[slots.NUM_ROWS] = len(step.tiles), len(step.tokens)
+        job[slots.NUM_HEADS], job[slots.NUM_KV_HEADS] = self._num_heads, shape.num_kv_heads
+        job[slots.HEAD_DIM], job[slots.NUM_BLOCKS] = shape.head_dim, shape.num_blocks
+        job[slots.NUM_REQUESTS], job[slots.TABLE_LEN] = step.tables.shape
+        job[slots.MAX_ANCESTORS] = step.ancestors.shape[1]
+        job[slots.QUERY], job[slots.OUT] = self._query.data_ptr(), self._out.data_ptr()
+        job[slots.TILES], job[slots.TABLES] = step.tiles.ctypes.data, step.tables.ctypes.data
+        job[slots.CONTEXT_LENS] = step.context_lens.ctypes.data
+        job[slots.ANCESTORS] = step.ancestors.ctypes.data
+        job[slots.NUM_ANCESTORS] = step.num_ancestors.ctypes.data
 
     def _attend_compiled(
         self, layer: int, query: torch.Tensor, scaling: float, window: int, softcap: float
@@ -102,16 +103,16 @@ class ForestAttention:
         assert self._kernel is not None
         cache, job, rows = self._cache, self._job, query.shape[1]
         self._query[:rows] = query.transpose(0, 1)
-        job[kernel.NEXT_ITEM], job[kernel.WINDOW] = 0, window
-        job[kernel.SCALING_BITS], job[kernel.SOFTCAP_BITS] = np.array([scaling, softcap], np.float32).view(
+        job[slots.NEXT_ITEM], job[slots.WINDOW] = 0, window
+        job[slots.SCALING_BITS], job[slots.SOFTCAP_BITS] = np.array([scaling, softcap], np.float32).view(
             np.int32
         )
-        job[kernel.POOL_KEYS], job[kernel.POOL_VALUES] = (
+        job[slots.POOL_KEYS], job[slots.POOL_VALUES] = (
             cache.keys[layer].data_ptr(),
             cache.values[layer].data_ptr(),
         )
-        job[kernel.STEP_KEYS] = cache.step_keys[layer].data_ptr()
-        job[kernel.STEP_VALUES] = cache.step_values[layer].data_ptr()
+        job[slots.STEP_KEYS] = cache.step_keys[layer].data_ptr()
+        job[slots.STEP_VALUES] = cache.step_values[layer].data_ptr()
         run_on_team(self._kernel.address, job.ctypes.data)
         return self._out[:rows].to(query.dtype)
 
@@ -137,18 +138,18 @@ class GatheredRows:
     """Where each row's visible keys lie, in logical order, padded to whole blocks."""
 
     def __init__(self, step: PackedStep, device: torch.device) -> None:
-        rows, padded = len(step.tokens), num_blocks_for(step.longest) * kernel.BLOCK
+        rows, padded = len(step.tokens), num_blocks_for(step.longest) * BLOCK
         place = np.arange(padded)
         totals = step.context_lens + step.num_ancestors
         request = np.zeros(rows, dtype=np.int64)
         for first, last, owner in step.tiles:
             request[first:last] = owner
-        table = np.zeros((len(step.tables), padded // kernel.BLOCK), dtype=np.int64)
+        table = np.zeros((len(step.tables), padded // BLOCK), dtype=np.int64)
         width = min(table.shape[1], step.tables.shape[1])
         table[:, :width] = step.tables[:, :width]
         depth = np.clip(place[None] - step.context_lens[:, None], 0, step.ancestors.shape[1] - 1)
-        self._block = _on(table[request][:, place // kernel.BLOCK], device)  # [rows, padded]
-        self._offset = _on(np.broadcast_to(place % kernel.BLOCK, (rows, padded)), device)
+        self._block = _on(table[request][:, place // BLOCK], device)  # [rows, padded]
+        self._offset = _on(np.broadcast_to(place % BLOCK, (rows, padded)), device)
         self._step_row = _on(np.take_along_axis(step.ancestors, depth, axis=1), device)
         self._cached = _on(place[None] < step.context_lens[:, None], device)
         self._place, self._totals = _on(place, device), _on(totals, device)
@@ -184,15 +185,15 @@ def attend_blocks(
     padded]. Returns [rows, heads, head_dim].
     """
     rows, heads, head_dim = query.shape
-    kv_heads, blocks = keys.shape[2], keys.shape[1] // kernel.BLOCK
+    kv_heads, blocks = keys.shape[2], keys.shape[1] // BLOCK
     grouped = query.view(rows, 1, kv_heads, heads // kv_heads, head_dim)
-    blocked = (rows, blocks, kernel.BLOCK, kv_heads, head_dim)
+    blocked = (rows, blocks, BLOCK, kv_heads, head_dim)
     key_blocks = keys.view(blocked).permute(0, 1, 3, 4, 2)  # [rows, blocks, kv_heads, head_dim, BLOCK]
     value_blocks = values.view(blocked).permute(0, 1, 3, 2, 4)  # [rows, blocks, kv_heads, BLOCK, head_dim]
     scores = torch.matmul(grouped, key_blocks)  # [rows, blocks, kv_heads, group, BLOCK]
     if softcap > 0:
         scores = softcap * torch.tanh(scores / softcap)
-    scores = scores.masked_fill(~visible.view(rows, blocks, 1, 1, kernel.BLOCK), -torch.inf)
+    scores = scores.masked_fill(~visible.view(rows, blocks, 1, 1, BLOCK), -torch.inf)
     weights = torch.exp(scores - scores.amax(dim=(1, 4), keepdim=True))
     sums, parts = weights.sum(-1), torch.matmul(weights, value_blocks)
     total, out = sums[:, 0], parts[:, 0]

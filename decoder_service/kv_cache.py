@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from decoder_service.attention_kernel import BLOCK, store_rows
+from decoder_service.attention_kernel import BLOCK, Layers, store_rows
 from decoder_service.forest import Int32Array
 
 
@@ -98,7 +98,7 @@ class KvCache:
         bits = _BITS.get(self.shape.dtype)
         if self.shape.device.type == "cpu" and bits is not None:
             tensors = (self.keys, self.values, self.step_keys, self.step_values)
-            store_rows(*(tensor.view(bits).numpy() for tensor in tensors), rows, blocks, offsets)
+            store_rows(Layers(*(tensor.view(bits).numpy() for tensor in tensors)), rows, blocks, offsets)
             return
         row_index, block_index, offset_index = (
             torch.from_numpy(each).long().to(self.shape.device) for each in (rows, blocks, offsets)

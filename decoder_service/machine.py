@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ANN401 - numba's own signature
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ANN401
     """``a * b + c``, rounded once (IEEE 754), float32."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
@@ -24,7 +24,7 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ANN401 - numba'
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def float_of_bits(typingctx: Any, bits: Any) -> Any:  # noqa: ANN401 - numba's own signature
+def float_of_bits(typingctx: Any, bits: Any) -> Any:  # noqa: ANN401
     """The float32 that has these 32 bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
@@ -34,7 +34,7 @@ def float_of_bits(typingctx: Any, bits: Any) -> Any:  # noqa: ANN401 - numba's o
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def pointer_to(typingctx: Any, address: Any) -> Any:  # noqa: ANN401 - numba's own signature
+def pointer_to(typingctx: Any, address: Any) -> Any:  # noqa: ANN401
     """The address as a pointer, for ``numba.carray``."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
@@ -44,7 +44,7 @@ def pointer_to(typingctx: Any, address: Any) -> Any:  # noqa: ANN401 - numba's o
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def fetch_add(typingctx: Any, address: Any, amount: Any) -> Any:  # noqa: ANN401 - numba's own signature
+def fetch_add(typingctx: Any, address: Any, amount: Any) -> Any:  # noqa: ANN401
     """Add to the int64 at an address atomically; return what was there before."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
