@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder_service.text import StopMatch, StopStrings, TextStream
+
+BROKEN = "\ufffd"
+
+
+def decode_bytes(tokens: list[int]) -> str:
+    """A byte-level tokenizer: token ids are bytes."""
+    return bytes(tokens).decode("utf-8", errors="replace")
+
+
+def decode_words(tokens: list[int]) -> str:
+    """A tokenizer that drops the space before the first word, as SentencePiece does."""
+    return " ".join(f"w{token}" for token in tokens)
+
+
+def pieces_of(text: str, ends: list[int]) -> list[str]:
+    cuts = [0, *sorted({end % (len(text) + 1) for end in ends}), len(text)]
+    return [text[start:end] for start, end in pairwise(cuts)]
+
+
+@given(st.text(alphabet=st.characters(exclude_characters=BROKEN, exclude_categories=("Cs",)), max_size=30))
+def test_text_is_complete_and_never_shows_part_of_a_character(text: str) -> None:
+    stream = TextStream(decode_bytes)
+    shown = [stream.push(byte) for byte in text.encode()]
+    assert "".join(shown) == text
+    assert BROKEN not in "".join(shown)
+
+
+def test_a_character_of_four_tokens_appears_with_the_last_of_them() -> None:
+    stream = TextStream(decode_bytes)
+    assert [stream.push(byte) for byte in "a🙂".encode()] == ["a", "", "", "", "🙂"]
+
+
+def test_bytes_that_are_no_character_are_replaced_once_text_goes_on() -> None:
+    stream = TextStream(decode_bytes)
+    assert "".join(stream.push(byte) for byte in b"a\xffb\xe2\x82c") == f"a{BROKEN}b{BROKEN}c"
+
+
+def test_words_keep_the_space_that_a_tokenizer_drops_at_the_start() -> None:
+    stream = TextStream(decode_words)
+    assert "".join(stream.push(token) for token in range(20)) == decode_words(list(range(20)))
+
+
+@given(
+    st.text(alphabet="ab", max_size=24),
+    st.lists(st.text(alphabet="ab", min_size=1, max_size=5), min_size=1, max_size=4),
+    st.lists(st.integers(min_value=0, max_value=99), max_size=12),
+)
+def test_stop_strings_cut_where_a_search_of_the_whole_text_would(
+    text: str, strings: list[str], ends: list[int]
+) -> None:
+    stop, shown, seen = StopStrings(strings), "", ""
+    for piece in pieces_of(text, ends):
+        seen += piece
+        new, match = stop.push(piece)
+        shown += new
+        found = [(at, string) for string in strings if (at := seen.find(string)) >= 0]
+        if found:
+            at, string = min(found)
+            assert match == StopMatch(string)
+            assert shown == seen[:at]
+            return
+        assert match is None
+        assert seen.startswith(shown)
+        assert len(seen) - len(shown) < max(map(len, strings))
+    assert shown + stop.flush() == text
+
+
+def test_nothing_is_held_back_without_stop_strings() -> None:
+    assert StopStrings(()).push("any text") == ("any text", None)
+
+
+@pytest.mark.parametrize("split", range(1, 8))
+def test_a_stop_string_is_found_across_any_split(split: int) -> None:
+    stop = StopStrings(("<end>",))
+    text = "ab<end>cd"
+    first, early = stop.push(text[: split + 1])
+    second, late = stop.push(text[split + 1 :]) if early is None else ("", early)
+    assert (first + second, late) == ("ab", StopMatch("<end>"))
+
+
+def test_text_that_only_began_a_stop_string_is_shown_when_it_goes_on_otherwise() -> None:
+    stop = StopStrings(("<end>",))
+    assert stop.push("a<en") == ("a", None)
+    assert stop.push("try>") == ("<entry>", None)
+    assert stop.flush() == ""
+
+
+def test_what_is_held_at_the_end_is_flushed_once() -> None:
+    stop = StopStrings(("<end>",))
+    assert stop.push("a<e") == ("a", None)
+    assert (stop.flush(), stop.flush()) == ("<e", "")
