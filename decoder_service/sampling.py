@@ -19,13 +19,14 @@ from transformers import (
 )
 
 _UNIFORM_STEP = 2.0**-53
+_GREEDY_BELOW = 1e-5  # temperature: logits divided by less may overflow
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How to choose the next token; validated by :func:`decoder_service.request.validate`."""
 
-    temperature: float = 0.0  # 0: greedy
+    temperature: float = 0.0  # below 1e-5: greedy
     top_k: int = 0  # 0: off
     top_p: float = 1.0
     min_p: float = 0.0
@@ -47,8 +48,9 @@ class Sampler:
         self, params: SamplingParams, prompt_len: int, min_tokens: int, eos_token_ids: Sequence[int]
     ) -> None:
         self._params = params
+        self._is_greedy = params.temperature < _GREEDY_BELOW
         self._processors = _processors(params, prompt_len, min_tokens, eos_token_ids)
-        self.is_plain_greedy = params.temperature == 0 and len(self._processors) == 0
+        self.is_plain_greedy = self._is_greedy and len(self._processors) == 0
 
     def choose(self, logits: torch.Tensor, history: Sequence[int]) -> int:
         """The token after ``history`` (prompt and output), given the logits [vocab] of its last token."""
@@ -57,7 +59,7 @@ class Sampler:
         scores = logits[None].to(torch.float32, copy=True)
         input_ids = torch.tensor([history], dtype=torch.long, device=logits.device)
         scores = self._processors(input_ids, scores)[0]
-        if self._params.temperature == 0:
+        if self._is_greedy:
             return argmax(scores)
         return gumbel_argmax(scores.cpu().numpy(), self._params.seed, len(history))
 
@@ -74,7 +76,7 @@ def argmax_rows(logits: torch.Tensor) -> list[int]:
 
 def gumbel_argmax(scores: np.ndarray, seed: int, position: int) -> int:
     """A sample of softmax(scores) [vocab]: the argmax of scores + Gumbel(seed, position, vocabulary id)."""
-    kept = np.flatnonzero(np.isfinite(scores))
+    kept = np.flatnonzero(scores > -np.inf)
     raw = np.random.Philox(key=seed, counter=[0, 0, 0, position]).random_raw(len(scores))
     uniform = ((raw[kept] >> np.uint64(11)).astype(np.float64) + 0.5) * _UNIFORM_STEP
     noisy = scores[kept].astype(np.float64) - np.log(-np.log(uniform))
@@ -105,7 +107,7 @@ def _processors(
         chosen.append(RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
     if min_tokens > 0 and eos_token_ids:
         chosen.append(MinNewTokensLengthLogitsProcessor(prompt_len, min_tokens, list(eos_token_ids)))
-    if params.temperature == 0:
+    if params.temperature < _GREEDY_BELOW:
         return chosen
     if params.temperature != 1.0:
         chosen.append(TemperatureLogitsWarper(params.temperature))
