@@ -13,7 +13,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-LOCK_WAIT_S = 5  # a predecessor whose parent was killed is still writing its last bytes
+LOCK_WAIT_S = 3  # a predecessor whose parent was killed is still writing its last bytes
 EXIT_LOCKED = 75
 
 

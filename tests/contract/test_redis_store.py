@@ -72,7 +72,7 @@ async def test_a_deletion_that_was_cut_short_leaves_no_namespace(
 async def test_a_store_that_is_gone_is_unavailable(server: EmbeddedServer, store: RedisStore) -> None:
     await store.connect()
     await server.stop()
-    with pytest.raises(StoreUnavailableError, match="valkey.sock"):
+    with pytest.raises(StoreUnavailableError, match=r"valkey\.sock"):
         await store.registry()
 
 

@@ -26,12 +26,12 @@ def test_jsonl_holds_texts_conversations_and_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[]", "7", "{}", '{"messages": [{"role": "user"}]}', '{"tokens": ["x"]}', '{"tokens": 7}']
+    "line", ["{", "[]", "7", "{}", '{"messages": [{"role": "user"}]}', '{"tokens": ["x"]}', '{"tokens": 7}', '{"text": 7}']
 )
 def test_a_line_that_cannot_be_understood_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"text": "fine"}}\n{line}\n')
-    with pytest.raises(AdminError, match="^a.jsonl:2: not a JSON object with"):
+    with pytest.raises(AdminError, match=r"^a\.jsonl:2: not a JSON object with"):
         list(read_documents(path))
 
 

@@ -66,7 +66,7 @@ async def replica(store: MemoryStore, options: IndexOptions = OPTIONS) -> AsyncI
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - conditions are plain functions
             await asyncio.sleep(0.001)
 
 
@@ -184,7 +184,7 @@ async def test_bad_sequences_are_refused_with_the_offending_value() -> None:
         await index.create(CHAT, 100)
         with pytest.raises(InvalidArgumentError, match="has no tokens"):
             await learn(index, [])
-        with pytest.raises(InvalidArgumentError, match="token id 100 at index 1 .* vocabulary size 100"):
+        with pytest.raises(InvalidArgumentError, match=r"token id 100 at index 1 .* vocabulary size 100"):
             await learn(index, [1, 100])
         with pytest.raises(InvalidArgumentError, match="context_len 2 leaves nothing"):
             await learn(index, [1, 2], context_len=2)
@@ -267,7 +267,7 @@ async def test_a_namespace_in_an_unknown_format_is_refused_and_harms_no_other() 
     await store.create(replace(NamespaceRecord.new(NamespaceRef("future", "fp"), 10), format_version=2))
     async with replica(store) as index:
         future = NamespaceRef("future", "fp")
-        with pytest.raises(UnsupportedFormatError, match="stored in format 2 .* reads format 1"):
+        with pytest.raises(UnsupportedFormatError, match=r"stored in format 2 .* reads format 1"):
             draft(index, 1, ref=future)
         with pytest.raises(UnsupportedFormatError):
             await learn(index, [1], ref=future)

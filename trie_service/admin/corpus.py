@@ -87,9 +87,17 @@ def _content(line: str, place: str) -> Content:
         if "tokens" in row:
             return TokenIds(tuple(int(token) for token in row["tokens"]))
         if "messages" in row:
-            return Conversation(tuple(Message(turn["role"], turn["content"]) for turn in row["messages"]))
-        return str(row["text"])
+            return Conversation(
+                tuple(Message(_text(turn["role"]), _text(turn["content"])) for turn in row["messages"])
+            )
+        return _text(row["text"])
     except (ValueError, KeyError, TypeError) as error:
         raise AdminError(
             f'{place}: not a JSON object with "text", "messages" (of "role" and "content") or "tokens"'
         ) from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
