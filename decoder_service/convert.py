@@ -18,6 +18,7 @@ from decoder_service.request import (
     DraftChoice,
     DraftStats,
     FinishedEvent,
+    FinishReason,
     GenerationRequest,
     ModelLimits,
     StepEvent,
@@ -29,6 +30,18 @@ from decoder_service.tokens import Tokenizer
 
 SOURCE_NAMES = {Source.OWN: "own", Source.INDEX: "index"}
 SOURCES = {name: source for source, name in SOURCE_NAMES.items()}
+
+_WIRE_SOURCES = {
+    Source.MODEL: pb.TOKEN_SOURCE_MODEL,
+    Source.OWN: pb.TOKEN_SOURCE_OWN,
+    Source.INDEX: pb.TOKEN_SOURCE_INDEX,
+}
+_WIRE_REASONS = {
+    FinishReason.STOP_TOKEN: pb.FINISH_REASON_STOP_TOKEN,
+    FinishReason.STOP_STRING: pb.FINISH_REASON_STOP_STRING,
+    FinishReason.LENGTH: pb.FINISH_REASON_LENGTH,
+}
+_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,15 @@ def prompt_of(message: pb.GenerateRequest | pb.TokenizeRequest, tokenizer: Token
     if kind == "chat":
         return tokenizer.encode_chat([(turn.role, turn.content) for turn in message.chat.messages])
     if kind == "token_ids" and isinstance(message, pb.GenerateRequest):
-        return np.array(message.token_ids.ids, dtype=np.int64).clip(max=2**31 - 1).astype(np.int32)
+        return _given_tokens(message.token_ids.ids)
     raise InvalidRequestError("input is not set: give text, chat or token_ids")
+
+
+def _given_tokens(ids: Sequence[int]) -> Int32Array:
+    largest = max(ids, default=0)
+    if largest > _INT32_MAX:
+        raise InvalidRequestError(f"token_ids: token {largest} is outside any vocabulary")
+    return np.array(ids, dtype=np.int32)
 
 
 def _sampling_of(message: pb.SamplingParams) -> SamplingParams:
@@ -126,7 +146,7 @@ def step_message(event: StepEvent) -> pb.GenerateResponse:
     step = pb.Step(
         token_ids=event.tokens,
         text=event.text,
-        sources=[pb.TokenSource.ValueType(int(source)) for source in event.sources],
+        sources=[_WIRE_SOURCES[source] for source in event.sources],
         num_drafted=event.num_drafted,
     )
     return pb.GenerateResponse(step=step)
@@ -135,7 +155,7 @@ def step_message(event: StepEvent) -> pb.GenerateResponse:
 def finished_message(request: GenerationRequest, event: FinishedEvent) -> pb.GenerateResponse:
     """The last event of a stream."""
     finished = pb.Finished(
-        reason=pb.FinishReason.ValueType(int(event.reason)),
+        reason=_WIRE_REASONS[event.reason],
         matched_string=event.matched_string,
         matched_token_id=event.matched_token,
         text=event.text,
@@ -147,7 +167,7 @@ def finished_message(request: GenerationRequest, event: FinishedEvent) -> pb.Gen
     return pb.GenerateResponse(finished=finished)
 
 
-def _draft_stats(stats: DraftStats, sources: Sequence[Source] | frozenset[Source]) -> pb.DraftStats:
+def _draft_stats(stats: DraftStats, sources: frozenset[Source]) -> pb.DraftStats:
     return pb.DraftStats(
         num_steps=stats.num_steps,
         num_drafted=stats.num_drafted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -80,7 +80,7 @@ def _check_tokens(request: GenerationRequest, limits: ModelLimits) -> None:
             f"resume.token_ids has {len(request.resumed)} tokens, more than max_tokens {request.stop.max_tokens}"
         )
     for name, tokens in (("token_ids", request.prompt.tolist()), ("resume.token_ids", request.resumed)):
-        _check_vocabulary(name, tokens, limits)
+        check_vocabulary(name, tokens, limits)
 
 
 def _check_sampling(params: SamplingParams, limits: ModelLimits) -> None:
@@ -105,7 +105,7 @@ def _check_sampling(params: SamplingParams, limits: ModelLimits) -> None:
             raise InvalidRequestError(
                 f"sampling.logit_bias of token {token} is {bias:g}, not between -100 and 100"
             )
-    _check_vocabulary("sampling.logit_bias", params.logit_bias, limits)
+    check_vocabulary("sampling.logit_bias", params.logit_bias, limits)
 
 
 def _check_stop(stop: StopConditions, limits: ModelLimits) -> None:
@@ -121,12 +121,11 @@ def _check_stop(stop: StopConditions, limits: ModelLimits) -> None:
         )
     if "" in stop.strings:
         raise InvalidRequestError("stop.strings has an empty entry")
-    _check_vocabulary("stop.token_ids", stop.token_ids, limits)
+    check_vocabulary("stop.token_ids", stop.token_ids, limits)
 
 
-def _check_vocabulary(
-    name: str, tokens: Sequence[int] | frozenset[int] | dict[int, float], limits: ModelLimits
-) -> None:
+def check_vocabulary(name: str, tokens: Iterable[int], limits: ModelLimits) -> None:
+    """Raise InvalidRequestError, which names the field and the token, where one is not the model's."""
     for token in tokens:
         if not 0 <= token < limits.vocab_size:
             raise InvalidRequestError(

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 import structlog
 
 from decoder_service.engine import Engine
-from decoder_service.errors import InternalError, OverloadedError, StoppingError
+from decoder_service.errors import DecoderError, InternalError, OverloadedError, StoppingError
 from decoder_service.request import FailedEvent, GenerationRequest
 from decoder_service.stream import Sink, Stream
 
@@ -27,7 +27,10 @@ class Ticket:
 
 
 class Scheduler:
-    """Owns the engine: everything that touches it runs on one thread."""
+    """Owns the engine: everything that touches it runs on one thread.
+
+    Every request that was submitted gets a last event, unless it was cancelled.
+    """
 
     def __init__(self, engine: Engine, max_queue: int) -> None:
         self._engine = engine
@@ -37,6 +40,7 @@ class Scheduler:
         self._lock = threading.Lock()
         self._num_open = 0  # submitted and not finished
         self._is_stopping = False
+        self._is_out_of_time = False
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
 
     def start(self) -> None:
@@ -56,8 +60,8 @@ class Scheduler:
                     f"{self._num_open} requests are open, the most that are taken; try again later"
                 )
             self._num_open += 1
-        ticket = Ticket(request, sink)
-        self._inbox.put(ticket)
+            ticket = Ticket(request, sink)
+            self._inbox.put(ticket)
         return ticket
 
     def cancel(self, ticket: Ticket) -> None:
@@ -67,23 +71,29 @@ class Scheduler:
             ticket.stream.is_cancelled = True
 
     def stop(self, grace_s: float) -> None:
-        """Refuse new requests, let open ones finish for so long, then end the thread."""
+        """Refuse new requests, let open ones finish for so long, end the others with StoppingError."""
         with self._lock:
             self._is_stopping = True
         self._inbox.put(None)
         self._thread.join(grace_s)
-        for ticket in list(self._tickets):
-            self.cancel(ticket)
+        self._is_out_of_time = True
         self._thread.join()
 
     def _run(self) -> None:
         while not (self._is_stopping and self._engine.is_idle and self._inbox.empty()):
             self._take_requests(block=self._engine.is_idle)
-            try:
-                self._engine.step()
-            except Exception as error:  # noqa: BLE001 - whatever a step raises, the thread must go on
-                self._fail_all(error)
+            if self._is_out_of_time:
+                self._fail_all(StoppingError("the decoder stopped before the end; resume at another replica"))
+            else:
+                self._step()
             self._forget_finished()
+
+    def _step(self) -> None:
+        try:
+            self._engine.step()
+        except Exception as error:  # whatever a step raises, the thread goes on
+            log.exception("a step failed; its requests are ended")
+            self._fail_all(InternalError(f"a step failed: {type(error).__name__}: {error}"))
 
     def _take_requests(self, *, block: bool) -> None:
         while True:
@@ -101,18 +111,18 @@ class Scheduler:
         self._tickets.append(ticket)
         try:
             ticket.stream = self._engine.add(ticket.request, ticket.sink)
-        except Exception as error:  # noqa: BLE001 - one bad request must not end the thread
+        except Exception as error:  # one bad request must not end the thread
             log.exception("a request could not be started", request_id=ticket.request.request_id)
             ticket.sink(FailedEvent(InternalError(f"{type(error).__name__}: {error}")))
             return
-        ticket.stream.is_cancelled = ticket.is_cancelled
+        if ticket.is_cancelled:  # cancel() may have come before there was a stream
+            ticket.stream.is_cancelled = True
 
-    def _fail_all(self, error: Exception) -> None:
-        log.exception("a step failed; its requests are ended")
+    def _fail_all(self, error: DecoderError) -> None:
         streams = self._engine.streams()
         self._engine.drop(streams)
         for stream in streams:
-            stream.sink(FailedEvent(InternalError(f"a step failed: {type(error).__name__}: {error}")))
+            stream.sink(FailedEvent(error))
 
     def _forget_finished(self) -> None:
         open_streams = set(map(id, self._engine.streams()))

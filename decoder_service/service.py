@@ -18,6 +18,7 @@ from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined
 from grpc_reflection.v1alpha import reflection
 
 from decoder_service import __version__
+from decoder_service.attention import UnsupportedModelError
 from decoder_service.calibration import Calibration
 from decoder_service.config import ConfigError, DecoderConfig
 from decoder_service.convert import SOURCES, Defaults
@@ -70,7 +71,12 @@ def load(config: DecoderConfig) -> LoadedModel:
     options = ModelOptions(
         getattr(torch, config.dtype), device, config.max_context_len, config.cache_positions, max_rows
     )
-    return load_model(files, options)
+    try:
+        return load_model(files, options)
+    except (KeyError, OSError, RuntimeError, ValueError, UnsupportedModelError) as error:
+        raise ConfigError(
+            f"--model (DRAFTWELL_DECODER_MODEL): {config.model!r} cannot be loaded: {error}"
+        ) from error
 
 
 async def serve(config: DecoderConfig) -> None:
@@ -97,15 +103,14 @@ async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
     scheduler.start()
     try:
         served = _served_model(config, loaded, report)
-        async with _listening(config, DecoderServicer(served, scheduler)) as address:
+        async with _listening(config, DecoderServicer(served, scheduler), scheduler) as address:
             log.info(
                 "serving", address=address, model=loaded.name, dtype=config.dtype, trie=config.trie or None
             )
             print(f"decoder-service listening on {address}", flush=True)
             await stop.wait()
-            await asyncio.to_thread(scheduler.stop, config.stop_grace_s)
     finally:
-        drafting.close()
+        await asyncio.to_thread(drafting.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +171,10 @@ class Drafting:
 
 
 @asynccontextmanager
-async def _listening(config: DecoderConfig, servicer: DecoderServicer) -> AsyncIterator[str]:
-    """A started gRPC server; gives the address it got."""
+async def _listening(
+    config: DecoderConfig, servicer: DecoderServicer, scheduler: Scheduler
+) -> AsyncIterator[str]:
+    """A started gRPC server; gives the address it got. On the way out open requests may finish."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     decoder_pb2_grpc.add_DecoderServiceServicer_to_server(servicer, server)
     health = health_aio.HealthServicer()
@@ -190,6 +197,7 @@ async def _listening(config: DecoderConfig, servicer: DecoderServicer) -> AsyncI
         log.info("stopping")
         with suppress(asyncio.CancelledError):
             await health.enter_graceful_shutdown()
+        await asyncio.to_thread(scheduler.stop, config.stop_grace_s)
         await server.stop(config.stop_grace_s)
 
 

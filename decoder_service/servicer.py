@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,14 @@ from decoder_service.convert import (
     started_message,
     step_message,
 )
-from decoder_service.errors import InvalidRequestError
-from decoder_service.request import Event, FailedEvent, FinishedEvent, GenerationRequest, ModelLimits
+from decoder_service.request import (
+    Event,
+    FinishedEvent,
+    GenerationRequest,
+    ModelLimits,
+    StepEvent,
+    check_vocabulary,
+)
 from decoder_service.scheduler import Scheduler
 from decoder_service.status import aborting
 from decoder_service.tokens import Tokenizer
@@ -51,14 +58,16 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
         """Generate one continuation."""
         async with aborting(context):
             served = self._served
-            wanted = request_of(request, served.tokenizer, served.limits, served.defaults)
-            events = self._submit(wanted)
-            yield started_message(wanted)
-            async for event in events:
-                if isinstance(event, FailedEvent):
-                    raise event.error
-                is_last = isinstance(event, FinishedEvent)
-                yield finished_message(wanted, event) if is_last else step_message(event)
+            wanted = await asyncio.to_thread(
+                request_of, request, served.tokenizer, served.limits, served.defaults
+            )
+            with self._submitted(wanted) as events:
+                yield started_message(wanted)
+                while isinstance(event := await events.get(), StepEvent):
+                    yield step_message(event)
+            if not isinstance(event, FinishedEvent):
+                raise event.error
+            yield finished_message(wanted, event)
 
     async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
         """Describe the model."""
@@ -67,36 +76,30 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
     async def Tokenize(self, request: pb.TokenizeRequest, context: Context) -> pb.TokenizeResponse:
         """Text to token ids."""
         async with aborting(context):
-            return pb.TokenizeResponse(token_ids=prompt_of(request, self._served.tokenizer).tolist())
+            prompt = await asyncio.to_thread(prompt_of, request, self._served.tokenizer)
+            return pb.TokenizeResponse(token_ids=prompt.tolist())
 
     async def Detokenize(self, request: pb.DetokenizeRequest, context: Context) -> pb.DetokenizeResponse:
         """Token ids to text."""
         async with aborting(context):
-            vocab_size = self._served.limits.vocab_size
-            for token in request.token_ids:
-                if token >= vocab_size:
-                    raise InvalidRequestError(
-                        f"token_ids: token {token} is outside the vocabulary of {vocab_size}"
-                    )
-            decode = self._served.tokenizer.decode
-            pieces = [decode([token]) for token in request.token_ids] if request.pieces else []
-            return pb.DetokenizeResponse(text=decode(request.token_ids), pieces=pieces)
+            return await asyncio.to_thread(self._detokenized, request)
 
-    def _submit(self, request: GenerationRequest) -> AsyncIterator[Event]:
+    def _detokenized(self, request: pb.DetokenizeRequest) -> pb.DetokenizeResponse:
+        check_vocabulary("token_ids", request.token_ids, self._served.limits)
+        decode = self._served.tokenizer.decode
+        pieces = [decode([token]) for token in request.token_ids] if request.pieces else []
+        return pb.DetokenizeResponse(text=decode(request.token_ids), pieces=pieces)
+
+    @contextmanager
+    def _submitted(self, request: GenerationRequest) -> Iterator[asyncio.Queue[Event]]:
         """Queue the request; its events, the last one Finished or Failed. Leaving early cancels it."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Event]()
-        ticket = self._scheduler.submit(
-            request, lambda event: loop.call_soon_threadsafe(queue.put_nowait, event)
-        )
 
-        async def events() -> AsyncIterator[Event]:
-            try:
-                while True:
-                    event = await queue.get()
-                    yield event
-                    if isinstance(event, FinishedEvent | FailedEvent):
-                        return
-            finally:
-                self._scheduler.cancel(ticket)
+        def sink(event: Event) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, event)
 
-        return events()
+        ticket = self._scheduler.submit(request, sink)
+        try:
+            yield queue
+        finally:
+            self._scheduler.cancel(ticket)
