@@ -85,9 +85,8 @@ def _cells(
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
     order_cells = ORDER_CELLS[np.clip(orders, 0, len(ORDER_CELLS) - 1)]
     count_cells = COUNT_CELLS[np.clip(counts, 0, len(COUNT_CELLS) - 1)]
-    share_cells = np.clip(
-        (NUM_SHARES - 1) * counts.astype(np.int64) // np.maximum(totals, 1), 0, NUM_SHARES - 1
-    )
+    eighths = (NUM_SHARES - 1) * counts.astype(np.int64) // np.maximum(totals, 1)
+    share_cells = np.clip(eighths, 0, NUM_SHARES - 1).astype(np.int32)
     return order_cells, count_cells, share_cells
 
 

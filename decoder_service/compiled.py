@@ -1,11 +1,14 @@
 """Compiles hot loops to machine code, once a machine: Numba caches the result beside the source.
 
-The cache notices changes in a function's own file only, so compiled functions call none of another file.
+The cache notices changes in a function's own file only. So compiled functions call none of another file, but for
+attention's: cached code of theirs that is older than any of their files is dropped at import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
 import numba
@@ -17,3 +20,17 @@ Result = TypeVar("Result")
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Compile a function of numbers and arrays; it releases the GIL while it runs."""
     return cast(Callable[Parameters, Result], numba.njit(cache=True, nogil=True)(function))
+
+
+_ATTENTION = ("machine.py", "attention_kernel.py", "attention_job.py")
+
+
+def _drop_stale_cache(package: Path) -> None:
+    newest = max(source.stat().st_mtime for name in _ATTENTION if (source := package / name).exists())
+    for cached in (package / "__pycache__").glob("attention_*.nbi"):
+        with suppress(OSError):
+            if cached.stat().st_mtime < newest:
+                cached.unlink()
+
+
+_drop_stale_cache(Path(__file__).parent)

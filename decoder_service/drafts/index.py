@@ -51,10 +51,10 @@ class IndexSource:
     @property
     def status(self) -> str:
         """ "ready", or why the service as a whole gives no drafts."""
-        if not self._stream.is_open:
-            return self._stream.error
         if self._breaker.is_open:
             return f"the trie service does not answer within {self._config.deadline_s * 1000:g} ms"
+        if not self._stream.is_open:
+            return self._stream.error
         return "ready"
 
     def warning(self, namespace: str) -> str:
