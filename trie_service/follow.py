@@ -61,6 +61,9 @@ class Follower:
         batch = await self._store.read(self._index.cursors(), wait_s)
         if batch.changed:
             await self._reconcile()
+        for record, entries in batch.logs.items():
+            if unreadable := sum(entry.sequence is None for entry in entries):
+                log.error("log entries make no sense, skipped", namespace=record.name, entries=unreadable)
         await self._index.apply(batch)
         return bool(batch.logs)
 

@@ -24,7 +24,7 @@ from trie_service.memory import NamespaceMemory, NamespaceStats
 from trie_service.namespace import MAX_VOCAB_SIZE, NamespaceRecord, NamespaceRef
 from trie_service.query import DraftQuery
 from trie_service.sequence import TokenSequence
-from trie_service.store import START, Batch, Cursors, Registry, Store
+from trie_service.store import START, Batch, Cursors, LogEntry, Registry, Store
 
 TOKENS_BETWEEN_TURNS = 512
 
@@ -65,6 +65,7 @@ class DraftIndex:
         self._refused: dict[str, NamespaceRecord] = {}  # in a format that cannot be read
         self._store_id = ""
         self._changes = START
+        self._num_since_turn = 0  # tokens inserted since others had their turn
         self._registry_lock = asyncio.Lock()
         self._state = ServingState.LOADING
         self.on_state: Callable[[ServingState], None] = lambda state: None
@@ -179,21 +180,27 @@ class DraftIndex:
 
     async def apply(self, batch: Batch) -> None:
         """Learn what was read from the logs, in small pieces: queries get their turn in between."""
-        num_inserted = 0
+        store_id = self._store_id
         for record, entries in batch.logs.items():
-            memory = self._held.get(record.name)
-            if memory is None or memory.record != record:
-                continue
             for entry in entries:
-                for num_tokens in memory.apply(entry):
-                    num_inserted += num_tokens
-                    if num_inserted >= TOKENS_BETWEEN_TURNS:
-                        num_inserted = 0
-                        await asyncio.sleep(0)
+                memory = self._held.get(record.name)
+                if memory is None or memory.record != record or self._store_id != store_id:
+                    break  # deleted, or the log started anew, while others had their turn
+                await self._apply_entry(memory, entry)
 
     def refusals(self) -> list[NamespaceRecord]:
         """Namespaces in a format that cannot be read."""
         return list(self._refused.values())
+
+    async def _apply_entry(self, memory: NamespaceMemory, entry: LogEntry) -> None:
+        store_id = self._store_id
+        for num_tokens in memory.insert(entry.sequence) if entry.sequence else ():
+            self._num_since_turn += num_tokens
+            if self._num_since_turn >= TOKENS_BETWEEN_TURNS:
+                self._num_since_turn = 0
+                await asyncio.sleep(0)
+        if self._store_id == store_id:
+            memory.advance(entry)
 
     async def _gather(self, batch: LearnBatch, item: LearnItem) -> TokenSequence:
         memory = await self._memory_to_learn(item.namespace)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trie_service.drafting import Draft, DraftLimits, draft
 from trie_service.namespace import NamespaceRecord
-from trie_service.sequence import TokenArray, checked_tokens
+from trie_service.sequence import TokenArray, TokenSequence, checked_tokens
 from trie_service.store import START, LogEntry
 from trie_service.trie import Trie
 
@@ -41,15 +41,18 @@ class NamespaceMemory:
         self._num_sequences = self._num_tokens = 0
         self._num_lookups = self._num_hits = self._num_drafted_nodes = 0
 
-    def apply(self, entry: LogEntry) -> Iterator[int]:
-        """Learn an entry of the log, piece by piece; yield the tokens of each, so that others get a turn."""
-        for piece in entry.sequence.pieces(PIECE_LEN, overlap=self._max_order):
+    def insert(self, sequence: TokenSequence) -> Iterator[int]:
+        """Learn a sequence piece by piece; yield the tokens of each, so that others get a turn."""
+        for piece in sequence.pieces(PIECE_LEN, overlap=self._max_order):
             self._trie.insert(piece.tokens, context_len=piece.context_len)
             yield len(piece.tokens)
         self._num_sequences += 1
-        self._num_tokens += entry.sequence.num_learned
+        self._num_tokens += sequence.num_learned
+
+    def advance(self, entry: LogEntry) -> None:
+        """Memory is complete up to this entry of the log."""
         self.position = entry.position
-        self._applied = entry.number
+        self._applied = max(self._applied, entry.number)
         self.note_head(entry.number)
 
     def rewind(self) -> None:

@@ -33,7 +33,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from trie_service.errors import NamespaceNotFoundError, StoreUnavailableError
+from trie_service.errors import InvalidArgumentError, NamespaceNotFoundError, StoreUnavailableError
 from trie_service.namespace import NamespaceRecord
 from trie_service.sequence import TokenSequence
 from trie_service.store import START, Batch, Cursors, LogEntry, Registry
@@ -177,7 +177,7 @@ class RedisStore:
         keys = {record: log_key(record) for record in cursors.logs}
         streams = {keys[record]: position for record, position in cursors.logs.items()}
         found = await self._xread(streams | {CHANGES_KEY: cursors.changes}, wait_s)
-        logs = {record: _entries(found[key]) for record, key in keys.items() if key in found}
+        logs = {record: _entries(record, found[key]) for record, key in keys.items() if key in found}
         return Batch(CHANGES_KEY in found, logs)
 
     async def heads(self, records: Sequence[NamespaceRecord]) -> list[int]:
@@ -250,11 +250,18 @@ def _record(name: str, meta: Mapping[bytes, bytes]) -> NamespaceRecord:
     )
 
 
-def _entries(entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> list[LogEntry]:
-    return [_entry(position.decode(), fields) for position, fields in entries]
+def _entries(
+    record: NamespaceRecord, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
+) -> list[LogEntry]:
+    return [_entry(record, position.decode(), fields) for position, fields in entries]
 
 
-def _entry(position: str, fields: Mapping[bytes, bytes]) -> LogEntry:
-    tokens = np.frombuffer(fields[b"t"], dtype="<i4").astype(np.int32, copy=False)
-    sequence = TokenSequence(fields[b"i"].decode(), tokens, int(fields[b"c"]))
-    return LogEntry(position, int(fields[b"n"]), sequence)
+def _entry(record: NamespaceRecord, position: str, fields: Mapping[bytes, bytes]) -> LogEntry:
+    """An entry of the log; one that somebody else wrote there must not stop a replica."""
+    try:
+        tokens = np.frombuffer(fields[b"t"], dtype="<i4").astype(np.int64)
+        sequence_id, context_len = fields[b"i"].decode(), int(fields[b"c"])
+        sequence = TokenSequence.checked(sequence_id, tokens, context_len, record.vocab_size)
+        return LogEntry(position, int(fields[b"n"]), sequence)
+    except (KeyError, ValueError, InvalidArgumentError):
+        return LogEntry(position, 0, None)

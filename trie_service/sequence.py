@@ -65,9 +65,9 @@ class TokenSequence:
 
 def checked_tokens(tokens: TokenArray, vocab_size: int) -> Int32Array:
     """Narrow token ids; raise InvalidArgumentError naming the first that is not below ``vocab_size``."""
-    too_large = tokens >= vocab_size
-    if too_large.any():
-        at = int(too_large.argmax())
+    wrong = (tokens < 0) | (tokens >= vocab_size)
+    if wrong.any():
+        at = int(wrong.argmax())
         raise InvalidArgumentError(
             f"token id {tokens[at]} at index {at} is not below the namespace's vocabulary size {vocab_size}"
         )

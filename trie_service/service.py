@@ -59,16 +59,15 @@ async def _serve(config: TrieConfig) -> None:
         health = Health()
         index.on_state = health.note
         await health.set(ServingState.LOADING)
-        address = await stack.enter_async_context(_listening(config, index, health))
+        address = await stack.enter_async_context(listening(config, index, health))
         await asyncio.to_thread(compile_index)
         follower = Follower(store, index)
         await follower.catch_up()
         index.state = ServingState.SERVING
         await health.set(ServingState.SERVING)
-        await stack.enter_async_context(_background(follower))
         log.info("serving", address=address, store=store.description)
         print(f"trie-service listening on {address}", flush=True)
-        await asyncio.Event().wait()
+        await follower.run()
 
 
 def compile_index() -> None:
@@ -107,7 +106,7 @@ async def _connect(store: RedisStore) -> None:
 
 
 @asynccontextmanager
-async def _listening(config: TrieConfig, index: DraftIndex, health: Health) -> AsyncIterator[str]:
+async def listening(config: TrieConfig, index: DraftIndex, health: Health) -> AsyncIterator[str]:
     """A started gRPC server; gives the address it got."""
     server = grpc.aio.server(options=SERVER_OPTIONS)
     trie_pb2_grpc.add_TrieServiceServicer_to_server(TrieServicer(index), server)
@@ -131,17 +130,6 @@ def _bind(server: grpc.aio.Server, address: str) -> int:
         raise ConfigError(
             f"--listen (DRAFTWELL_TRIE_LISTEN): cannot bind {address}: is it in use?"
         ) from error
-
-
-@asynccontextmanager
-async def _background(follower: Follower) -> AsyncIterator[None]:
-    task = asyncio.create_task(follower.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def _index_options(config: TrieConfig) -> IndexOptions:

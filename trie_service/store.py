@@ -31,7 +31,7 @@ class LogEntry:
 
     position: str  # orders the log; reading goes on after it
     number: int  # 1 for the first entry ever appended to the log
-    sequence: TokenSequence
+    sequence: TokenSequence | None  # None: what is stored makes no sense
 
 
 @dataclass(frozen=True, slots=True)

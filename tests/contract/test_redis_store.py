@@ -13,6 +13,7 @@ from trie_service.errors import StoreUnavailableError
 from trie_service.namespace import NamespaceRecord, NamespaceRef
 from trie_service.redis_store import RedisStore, log_key, meta_key, without_credentials
 from trie_service.sequence import TokenSequence
+from trie_service.store import START, Cursors
 
 BOUND = 4000  # bytes: 1000 tokens
 
@@ -67,6 +68,19 @@ async def test_a_deletion_that_was_cut_short_leaves_no_namespace(
     assert (await store.registry()).records == ()
     created = await store.create(record_of("a"))
     assert (await store.registry()).records == (created,)
+
+
+async def test_an_entry_that_makes_no_sense_is_told_and_stops_nobody(
+    server: EmbeddedServer, store: RedisStore
+) -> None:
+    record = await store.create(record_of("a"))
+    good = {"n": 1, "i": "s", "c": 0, "t": b"\x01\0\0\0"}
+    async with Redis.from_url(server.url) as redis:
+        for change in ({"t": b"\x01"}, {"t": b"\xff\xff\xff\xff"}, {"c": "x"}, {"i": b"\xff"}, {"t": ""}, {}):
+            await redis.xadd(log_key(record), good | change)
+        await redis.xadd(log_key(record), {"other": 1})
+    entries = (await store.read(Cursors(START, {record: START}), wait_s=0)).logs[record]
+    assert [entry.sequence is not None for entry in entries] == [False] * 5 + [True, False]
 
 
 async def test_a_store_that_is_gone_is_unavailable(server: EmbeddedServer, store: RedisStore) -> None:
