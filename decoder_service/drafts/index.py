@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import grpc
 import numpy as np
@@ -18,6 +19,8 @@ from decoder_service.circuit_breaker import CircuitBreaker
 from decoder_service.draft import DraftAsk, DraftTree, Source
 from decoder_service.drafts.index_stream import IndexStream
 
+FAILURES_BEFORE_RESET: Final = 10  # in a row; a busy moment is no reason to change the stream
+
 
 @dataclass(frozen=True, slots=True)
 class IndexConfig:
@@ -25,7 +28,7 @@ class IndexConfig:
 
     fingerprint: str  # of the model's tokenizer and vocabulary
     vocab_size: int  # token ids are below this
-    deadline_s: float = 0.005  # from begin() on
+    deadline_s: float = 0.010  # from begin() on
     context_len: int = 32  # newest tokens that are sent
     max_depth: int = 40
     min_probability: float = 0.002  # of a path, by the index's own estimate
@@ -99,7 +102,7 @@ class IndexSource:
 
     def _fail(self, now: float) -> None:
         self._breaker.fail(now)
-        if self._breaker.is_open:
+        if self._breaker.num_failures % FAILURES_BEFORE_RESET == 0:
             self._stream.reset()
 
     def _query(self, ask: DraftAsk) -> trie_pb2.DraftQuery:

@@ -16,6 +16,7 @@ class FakeTrie(trie_pb2_grpc.TrieServiceServicer):
     def __init__(self) -> None:
         self.answers_may_leave = threading.Event()
         self.answers_may_leave.set()
+        self.num_streams = 0
         self.draft_requests: list[trie_pb2.DraftRequest] = []
         self.answer = trie_pb2.DraftAnswer(
             draft=trie_pb2.DraftTree(
@@ -31,6 +32,7 @@ class FakeTrie(trie_pb2_grpc.TrieServiceServicer):
     def Draft(
         self, request_iterator: Iterator[trie_pb2.DraftRequest], context: grpc.ServicerContext
     ) -> Iterator[trie_pb2.DraftResponse]:
+        self.num_streams += 1
         for request in request_iterator:
             self.draft_requests.append(request)
             self.answers_may_leave.wait()

@@ -118,6 +118,18 @@ def test_a_slow_service_is_soon_asked_no_more_and_heals(
     assert impatient_source.warning("tenant") == ""
 
 
+def test_a_stream_that_stays_silent_is_given_up_for_another(
+    trie: RunningTrie, impatient_source: IndexSource
+) -> None:
+    trie.service.answers_may_leave.clear()
+
+    def another_stream() -> bool:
+        draft(impatient_source, ASK)
+        return trie.service.num_streams >= 2
+
+    wait_until(another_stream)
+
+
 def test_a_service_killed_while_asked_gives_an_empty_draft_at_once(
     trie: RunningTrie, source: IndexSource
 ) -> None:
