@@ -59,7 +59,7 @@ class ForestAttention:
         else:
             self._fill_job(step)
 
-    def __call__(
+    def __call__(  # noqa: PLR0913, PLR0917 - transformers' signature
         self,
         module: torch.nn.Module,
         query: torch.Tensor,  # [1, heads, rows, head_dim]

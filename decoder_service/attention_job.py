@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numba import carray, cfunc, types
 
-from decoder_service.attention_kernel import BLOCK, Formula, Pool, Rows, Tile, attend_tile
+from decoder_service.attention_kernel import BLOCK, Cached, Formula, Rows, Tile, attend_tile
 from decoder_service.compiled import compiled
 from decoder_service.machine import fetch_add, float_of_bits, pointer_to
 
@@ -48,13 +48,11 @@ def _work(job: Any, keys: tuple[Any, Any], values: tuple[Any, Any], shift: int) 
     )
     tiles = carray(pointer_to(job[TILES]), (job[NUM_TILES], 3), np.int32)
     tables = carray(pointer_to(job[TABLES]), (job[NUM_REQUESTS], job[TABLE_LEN]), np.int32)
-    pool = Pool(keys[0], values[0])
     item = fetch_add(job.ctypes.data, 1)
     while item < job[NUM_TILES] * kv_heads:
         first, last, request = tiles[item // kv_heads]
-        attend_tile(
-            Tile(np.int64(first), np.int64(last), item % kv_heads), rows, pool, tables[request], formula
-        )
+        tile = Tile(int(first), int(last), item % kv_heads)
+        attend_tile(tile, rows, Cached(keys[0], values[0], tables[request]), formula)
         item = fetch_add(job.ctypes.data, 1)
 
 

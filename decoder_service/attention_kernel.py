@@ -33,11 +33,12 @@ Float32Array = npt.NDArray[np.float32]
 BitsArray = npt.NDArray[Any]  # int16 or int32
 
 
-class Pool(NamedTuple):
-    """One layer's cached keys and values."""
+class Cached(NamedTuple):
+    """One layer's cached keys and values, and where those of a request are."""
 
     keys: BitsArray  # [blocks, kv_heads, head_dim, BLOCK]
     values: BitsArray  # [blocks, kv_heads, BLOCK, head_dim]
+    table: Int32Array  # [max_blocks], the block of each block of positions
 
 
 class Rows(NamedTuple):
@@ -239,7 +240,7 @@ def _attend_row(
 
 @compiled
 def _attend_block(
-    block: int, tile: Tile, rows: Rows, pool: Pool, table: Int32Array, formula: Formula, scratch: Scratch
+    block: int, tile: Tile, rows: Rows, cached: Cached, formula: Formula, scratch: Scratch
 ) -> None:
     """Add one block of positions to what the tile's rows have."""
     start = block * BLOCK
@@ -252,26 +253,23 @@ def _attend_block(
         low = max(0, seen - formula.window - start) if formula.window > 0 else 0
         if num_valid <= low:
             continue
-        cached = min(max(context_len - start, 0), BLOCK)
-        if cached > 0 and not is_loaded:
-            _load_block(pool.keys[table[block], tile.kv_head], scratch.keys, formula.shift)
-            _load_block(pool.values[table[block], tile.kv_head], scratch.values, formula.shift)
+        num_cached = min(max(context_len - start, 0), BLOCK)
+        if num_cached > 0 and not is_loaded:
+            _load_block(cached.keys[cached.table[block], tile.kv_head], scratch.keys, formula.shift)
+            _load_block(cached.values[cached.table[block], tile.kv_head], scratch.values, formula.shift)
             is_loaded = True
-        if num_valid > cached:
-            first = start + cached - context_len
-            path = rows.ancestors[row, first : first + num_valid - cached]
-            _load_path(rows, path, cached, tile.kv_head, formula.shift, scratch)
+        if num_valid > num_cached:
+            first = start + num_cached - context_len
+            path = rows.ancestors[row, first : first + num_valid - num_cached]
+            _load_path(rows, path, num_cached, tile.kv_head, formula.shift, scratch)
         _attend_row(rows, row, tile, (low, num_valid), formula, scratch)
 
 
 @compiled
-def attend_tile(tile: Tile, rows: Rows, pool: Pool, table: Int32Array, formula: Formula) -> None:
-    """Write ``rows.out`` for a tile. table: [max_blocks], the pool's block of each block of positions.
-
-    Rows of one tile have the same request, so the same ``context_lens``.
-    """
+def attend_tile(tile: Tile, rows: Rows, cached: Cached, formula: Formula) -> None:
+    """Write ``rows.out`` for a tile. Its rows have the same request, so the same ``context_lens``."""
     head_dim = rows.query.shape[2]
-    group = rows.query.shape[1] // pool.keys.shape[1]
+    group = rows.query.shape[1] // cached.keys.shape[1]
     states = (tile.last - tile.first) * group
     scratch = Scratch(
         np.empty((head_dim, BLOCK), np.float32),
@@ -287,7 +285,7 @@ def attend_tile(tile: Tile, rows: Rows, pool: Pool, table: Int32Array, formula: 
     seen = rows.context_lens[tile.first : tile.last] + rows.num_ancestors[tile.first : tile.last]
     first_block = max(0, seen.min() - formula.window) // BLOCK if formula.window > 0 else 0
     for block in range(first_block, (seen.max() + BLOCK - 1) // BLOCK):
-        _attend_block(block, tile, rows, pool, table, formula, scratch)
+        _attend_block(block, tile, rows, cached, formula, scratch)
     for state in range(states):
         out = heads[state // group, state % group]
         for d in range(head_dim):

@@ -130,7 +130,7 @@ class Model:
 
         Raises UnsupportedModelError where they are not the same function.
         """
-        tokens = np.random.default_rng(0).integers(0, self.vocab_size, size=24)
+        tokens = np.random.default_rng(0).integers(0, self.vocab_size, size=24).astype(np.int32)
         slot = Slot()
         self.cache.reserve(slot, len(tokens))
         try:

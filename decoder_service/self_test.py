@@ -101,7 +101,7 @@ def _tree_with_decoys(
     """A tree that holds ``right`` as a path at random nodes, and the path."""
     places = sorted(generator.choice(np.arange(1, rows), size=len(right) - 1, replace=False).tolist())
     path = [0, *places]
-    tokens = generator.integers(0, vocab_size, size=rows)
+    tokens = generator.integers(0, vocab_size, size=rows).astype(np.int32)
     tokens[path] = right
     parents = [-1, *(int(generator.integers(0, node)) for node in range(1, rows))]
     for node, parent in zip(path[1:], path[:-1], strict=True):

@@ -41,7 +41,7 @@ def _show_version(asked: bool) -> None:
     invoke_without_command=True,
     epilog="Every option can be set by environment variable too, for example DRAFTWELL_DECODER_LISTEN.",
 )
-def run(  # noqa: PLR0913 - one argument an option
+def run(  # noqa: PLR0913, PLR0917 - one argument an option
     context: typer.Context,
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT to serve on; port 0 picks a free one. [127.0.0.1:50051]")

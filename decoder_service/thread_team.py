@@ -23,7 +23,7 @@ def _find_gomp_parallel() -> _Entry | None:
             continue
         entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         entry.restype = None
-        return entry  # type: ignore[no-any-return]
+        return entry
     return None
 
 
