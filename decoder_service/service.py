@@ -18,7 +18,6 @@ from grpc_health.v1.health import aio as health_aio  # type: ignore[attr-defined
 from grpc_reflection.v1alpha import reflection
 
 from decoder_service import __version__
-from decoder_service.attention import UnsupportedModelError
 from decoder_service.calibration import Calibration
 from decoder_service.config import ConfigError, DecoderConfig
 from decoder_service.convert import SOURCES, Defaults
@@ -73,9 +72,10 @@ def load(config: DecoderConfig) -> LoadedModel:
     )
     try:
         return load_model(files, options)
-    except (KeyError, OSError, RuntimeError, ValueError, UnsupportedModelError) as error:
+    except Exception as error:  # the libraries raise whatever a damaged file leads them to
         raise ConfigError(
-            f"--model (DRAFTWELL_DECODER_MODEL): {config.model!r} cannot be loaded: {error}"
+            f"--model (DRAFTWELL_DECODER_MODEL): {config.model!r} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
         ) from error
 
 

@@ -1,0 +1,339 @@
+"""The device thread, over an engine that steps when it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import cast
+
+import numpy as np
+import pytest
+
+from decoder_service.draft import Source
+from decoder_service.engine import Engine
+from decoder_service.errors import DecoderError, InternalError, OverloadedError, StoppingError
+from decoder_service.request import (
+    DraftChoice,
+    DraftStats,
+    Event,
+    FailedEvent,
+    FinishedEvent,
+    FinishReason,
+    GenerationRequest,
+    StepEvent,
+    StopConditions,
+    Timings,
+)
+from decoder_service.sampling import SamplingParams
+from decoder_service.scheduler import Scheduler, Ticket
+
+TIMEOUT_S = 30.0
+FOREVER = 1_000_000  # tokens
+
+
+@dataclass(eq=False)
+class FakeStream:
+    """A request that emits one token a step."""
+
+    request: GenerationRequest
+    sink: Callable[[Event], None]
+    is_cancelled: bool = False
+    num_steps: int = 0
+
+
+@dataclass
+class FakeEngine:
+    """Steps once a permit; notes what happens."""
+
+    permits: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    at_step: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    on_add: Callable[[GenerationRequest], None] = lambda request: None
+    failure: Exception | None = None  # of the next step
+    running: list[FakeStream] = field(default_factory=list)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.running
+
+    def streams(self) -> list[FakeStream]:
+        return list(self.running)
+
+    def add(self, request: GenerationRequest, sink: Callable[[Event], None]) -> FakeStream:
+        self.on_add(request)
+        stream = FakeStream(request, sink)
+        self.running.append(stream)
+        return stream
+
+    def drop(self, streams: Sequence[FakeStream]) -> None:
+        self.running = [stream for stream in self.running if stream not in streams]
+
+    def step(self) -> None:
+        if self.is_idle:
+            return
+        self.at_step.release()
+        assert self.permits.acquire(timeout=TIMEOUT_S)
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        self.drop([stream for stream in self.running if stream.is_cancelled])
+        for stream in self.streams():
+            self._emit(stream)
+
+    def allow(self, num_steps: int) -> None:
+        """Let so many steps run, and wait until the next one is about to."""
+        for _ in range(num_steps):
+            self.permits.release()
+            self.wait_for_step()
+
+    def wait_for_step(self) -> None:
+        assert self.at_step.acquire(timeout=TIMEOUT_S)
+
+    def run_freely(self) -> None:
+        self.permits.release(FOREVER)
+
+    def _emit(self, stream: FakeStream) -> None:
+        stream.num_steps += 1
+        stream.sink(StepEvent([stream.num_steps], [Source.MODEL], "", 0))
+        if stream.num_steps == stream.request.stop.max_tokens:
+            self.drop([stream])
+            stream.sink(finished(stream.num_steps))
+
+
+def finished(num_output: int) -> FinishedEvent:
+    return FinishedEvent(FinishReason.LENGTH, "", None, "", num_output, DraftStats(), Timings(), [])
+
+
+class Events:
+    """A sink that can be waited on."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self._new: SimpleQueue[Event] = SimpleQueue()
+
+    def __call__(self, event: Event) -> None:
+        self.seen.append(event)
+        self._new.put(event)
+
+    def last(self) -> Event:
+        """Wait for Finished or Failed."""
+        while True:
+            event = self._new.get(timeout=TIMEOUT_S)
+            if not isinstance(event, StepEvent):
+                return event
+
+    @property
+    def num_steps(self) -> int:
+        return sum(isinstance(event, StepEvent) for event in self.seen)
+
+
+def request(max_tokens: int, request_id: str = "r") -> GenerationRequest:
+    return GenerationRequest(
+        request_id,
+        np.array([1, 2], dtype=np.int32),
+        SamplingParams(),
+        StopConditions(max_tokens),
+        DraftChoice(frozenset(), 0, "n", learn=False),
+    )
+
+
+@contextmanager
+def running(engine: FakeEngine, max_queue: int = 8) -> Iterator[Scheduler]:
+    scheduler = Scheduler(cast("Engine", engine), max_queue)
+    scheduler.start()
+    try:
+        yield scheduler
+    finally:
+        engine.run_freely()
+        scheduler.stop(0.0)
+
+
+def failure_of(events: Events) -> DecoderError:
+    event = events.last()
+    assert isinstance(event, FailedEvent)
+    assert isinstance(event.error, DecoderError)
+    return event.error
+
+
+def submit_when_there_is_room(scheduler: Scheduler, wanted: GenerationRequest, sink: Events) -> Ticket:
+    """The room of a request is free soon after its end."""
+    never = threading.Event()
+    for _ in range(int(TIMEOUT_S / 0.01)):
+        try:
+            return scheduler.submit(wanted, sink)
+        except OverloadedError:
+            never.wait(0.01)
+    pytest.fail("the queue stays full")
+
+
+def test_a_request_gets_its_steps_and_then_its_end() -> None:
+    engine, events = FakeEngine(), Events()
+    engine.run_freely()
+    with running(engine) as scheduler:
+        scheduler.submit(request(3), events)
+        assert isinstance(events.last(), FinishedEvent)
+    assert [type(event) for event in events.seen] == [StepEvent] * 3 + [FinishedEvent]
+
+
+def test_a_request_joins_while_another_one_runs() -> None:
+    engine, first, second = FakeEngine(), Events(), Events()
+    with running(engine) as scheduler:
+        scheduler.submit(request(FOREVER), first)
+        engine.wait_for_step()
+        engine.allow(2)
+        scheduler.submit(request(FOREVER), second)  # the third step of the first is about to run
+        engine.allow(2)
+        assert (first.num_steps, second.num_steps) == (4, 1)
+
+
+def test_a_cancelled_request_ends_at_the_next_step_and_the_other_goes_on() -> None:
+    engine, cancelled, other = FakeEngine(), Events(), Events()
+    with running(engine) as scheduler:
+        ticket = scheduler.submit(request(FOREVER), cancelled)
+        engine.wait_for_step()
+        scheduler.submit(request(FOREVER), other)
+        engine.allow(2)
+        scheduler.cancel(ticket)
+        engine.allow(3)
+        assert (cancelled.num_steps, other.num_steps) == (2, 4)
+        assert len(engine.running) == 1
+
+
+def test_a_request_that_was_cancelled_in_the_queue_never_runs() -> None:
+    engine, cancelled, other = FakeEngine(), Events(), Events()
+    scheduler = Scheduler(cast("Engine", engine), max_queue=2)
+    scheduler.cancel(scheduler.submit(request(FOREVER), cancelled))
+    scheduler.submit(request(2), other)
+    engine.run_freely()
+    scheduler.start()
+    assert isinstance(other.last(), FinishedEvent)
+    scheduler.stop(TIMEOUT_S)
+    assert cancelled.seen == []
+
+
+def test_a_cancellation_is_not_lost_while_the_request_is_being_added() -> None:
+    engine, cancelled, other = FakeEngine(), Events(), Events()
+    scheduler = Scheduler(cast("Engine", engine), max_queue=2)
+    ticket = scheduler.submit(request(FOREVER, "cancelled"), cancelled)
+    engine.on_add = lambda wanted: scheduler.cancel(ticket) if wanted.request_id == "cancelled" else None
+    scheduler.submit(request(2), other)
+    engine.run_freely()
+    scheduler.start()
+    assert isinstance(other.last(), FinishedEvent)
+    scheduler.stop(TIMEOUT_S)
+    assert cancelled.seen == []
+
+
+def test_a_full_queue_refuses_and_takes_again_once_a_request_has_ended() -> None:
+    engine, events = FakeEngine(), [Events() for _ in range(3)]
+    with running(engine, max_queue=2) as scheduler:
+        scheduler.submit(request(1), events[0])
+        scheduler.submit(request(FOREVER), events[1])
+        with pytest.raises(OverloadedError, match="2 requests are open, the most that are taken"):
+            scheduler.submit(request(1), events[2])
+        engine.run_freely()
+        assert isinstance(events[0].last(), FinishedEvent)
+        submit_when_there_is_room(scheduler, request(1), events[2])
+        assert isinstance(events[2].last(), FinishedEvent)
+
+
+def test_cancelled_requests_make_room_in_the_queue() -> None:
+    engine, events = FakeEngine(), Events()
+    engine.run_freely()
+    with running(engine, max_queue=1) as scheduler:
+        for _ in range(5):
+            scheduler.cancel(submit_when_there_is_room(scheduler, request(FOREVER), Events()))
+        submit_when_there_is_room(scheduler, request(1), events)
+        assert isinstance(events.last(), FinishedEvent)
+
+
+def test_a_request_that_cannot_be_added_fails_alone() -> None:
+    def refuse(wanted: GenerationRequest) -> None:
+        if wanted.request_id == "bad":
+            raise ValueError("no such thing")
+
+    engine, bad, good = FakeEngine(on_add=refuse), Events(), Events()
+    engine.run_freely()
+    with running(engine, max_queue=2) as scheduler:
+        scheduler.submit(request(1, "bad"), bad)
+        assert str(failure_of(bad)) == "ValueError: no such thing"
+        submit_when_there_is_room(scheduler, request(2), good)
+        assert isinstance(good.last(), FinishedEvent)
+
+
+def test_a_step_that_fails_ends_its_requests_and_the_next_ones_run() -> None:
+    engine, events = FakeEngine(failure=RuntimeError("the device is on fire")), [Events() for _ in range(3)]
+    with running(engine) as scheduler:
+        scheduler.submit(request(5), events[0])
+        engine.wait_for_step()
+        engine.permits.release()
+        error = failure_of(events[0])
+        assert isinstance(error, InternalError)
+        assert str(error) == "a step failed: RuntimeError: the device is on fire"
+        engine.run_freely()
+        scheduler.submit(request(2), events[2])
+        assert isinstance(events[2].last(), FinishedEvent)
+
+
+def test_stopping_lets_open_requests_finish_and_refuses_new_ones() -> None:
+    engine, events = FakeEngine(), Events()
+    with running(engine) as scheduler:
+        scheduler.submit(request(4), events)
+        engine.wait_for_step()
+        stopping = threading.Thread(target=scheduler.stop, args=(TIMEOUT_S,))
+        stopping.start()
+        wait_until_refused(scheduler)
+        engine.run_freely()
+        stopping.join(TIMEOUT_S)
+        assert not stopping.is_alive()
+    assert [type(event) for event in events.seen] == [StepEvent] * 4 + [FinishedEvent]
+
+
+def wait_until_refused(scheduler: Scheduler) -> None:
+    never = threading.Event()
+    for _ in range(int(TIMEOUT_S / 0.01)):
+        try:
+            scheduler.cancel(scheduler.submit(request(1), Events()))
+        except StoppingError:
+            return
+        except OverloadedError:
+            never.wait(0.01)
+    pytest.fail("the scheduler goes on taking requests")
+
+
+def test_requests_that_do_not_end_in_time_are_told_that_the_service_stops() -> None:
+    engine, events = FakeEngine(), [Events(), Events()]
+    with running(engine) as scheduler:
+        for each in events:
+            scheduler.submit(request(FOREVER), each)
+        engine.wait_for_step()
+        engine.run_freely()
+        scheduler.stop(0.0)
+    errors = [failure_of(each) for each in events]
+    assert all(isinstance(error, StoppingError) for error in errors)
+    assert "resume at another replica" in str(errors[0])
+
+
+def test_stopping_an_idle_scheduler_ends_at_once() -> None:
+    scheduler = Scheduler(cast("Engine", FakeEngine()), max_queue=1)
+    scheduler.start()
+    scheduler.stop(TIMEOUT_S)
+    with pytest.raises(StoppingError, match="the decoder is stopping"):
+        scheduler.submit(request(1), Events())
+
+
+def test_requests_of_many_threads_all_end() -> None:
+    engine = FakeEngine()
+    engine.run_freely()
+    with running(engine, max_queue=200) as scheduler, ThreadPoolExecutor(8) as pool:
+
+        def generate(number: int) -> int:
+            events = Events()
+            scheduler.submit(request(1 + number % 7), events)
+            assert isinstance(events.last(), FinishedEvent)
+            return events.num_steps
+
+        assert list(pool.map(generate, range(200))) == [1 + number % 7 for number in range(200)]
