@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import statistics
 import uuid
@@ -42,6 +43,7 @@ _WIRE_REASONS = {
     FinishReason.LENGTH: pb.FINISH_REASON_LENGTH,
 }
 _INT32_MAX = 2**31 - 1
+_NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,128}")  # as the index takes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,10 @@ def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
     if unknown:
         raise InvalidRequestError(
             f"drafts.sources: {unknown[0]!r} is unknown; there are {', '.join(SOURCES)}"
+        )
+    if options.namespace and not _NAMESPACE.fullmatch(options.namespace):
+        raise InvalidRequestError(
+            f"drafts.namespace {options.namespace[:140]!r} is not 1 to 128 letters, digits, '.', '_' and '-'"
         )
     return DraftChoice(
         frozenset(SOURCES[name] for name in options.sources),

@@ -163,9 +163,11 @@ class Drafting:
     def _warnings(self, stream: Stream) -> list[str]:
         """What kept the index from drafting for this request or from learning it."""
         choice, found = stream.request.drafts, []
+        if self.index is None or self.feedback is None:
+            return ["the decoder has no index"] if Source.INDEX in choice.sources else []
         if Source.INDEX in choice.sources:
-            found.append(self.index.warning(choice.namespace) if self.index else "the decoder has no index")
-        if choice.learn and self.feedback is not None:
+            found.append(self.index.warning(choice.namespace, learns=choice.learn))
+        if choice.learn:
             found.append(self.feedback.warning(choice.namespace))
         return [text for text in found if text]
 
@@ -203,7 +205,7 @@ async def _listening(
 
 def _served_model(config: DecoderConfig, loaded: LoadedModel, report: SelfTestReport) -> ServedModel:
     model = loaded.model
-    names = [name for name in config.drafts.split(",") if name]
+    names = [name for name in config.drafts.split(",") if name and (name != "index" or config.trie)]
     namespace = config.namespace or f"default-{loaded.fingerprint[:12]}"
     description = pb.GetModelResponse(
         name=loaded.name,

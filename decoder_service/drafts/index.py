@@ -19,6 +19,8 @@ from decoder_service.circuit_breaker import CircuitBreaker
 from decoder_service.draft import DraftAsk, DraftTree, Source
 from decoder_service.drafts.index_stream import IndexStream
 
+NOT_FOUND = 5  # gRPC status code
+
 FAILURES_BEFORE_RESET: Final = 10  # in a row; a busy moment is no reason to change the stream
 
 
@@ -49,7 +51,7 @@ class IndexSource:
         self._asks: Sequence[DraftAsk] = ()
         self._last_id = 0
         self._deadline: float | None = None  # None: nothing was sent
-        self._warnings: dict[str, str] = {}  # by namespace
+        self._refusals: dict[str, trie_pb2.DraftError] = {}  # by namespace
 
     @property
     def status(self) -> str:
@@ -60,11 +62,17 @@ class IndexSource:
             return self._stream.error
         return "ready"
 
-    def warning(self, namespace: str) -> str:
-        """Why requests of a namespace get no drafts now; empty when they do."""
+    def warning(self, namespace: str, *, learns: bool = False) -> str:
+        """Why requests of a namespace get no drafts now; empty when they do.
+
+        A request that ``learns`` creates a namespace that does not exist yet: that is no warning to it.
+        """
         if (status := self.status) != "ready":
             return f"no drafts from the index: {status}"
-        return self._warnings.get(namespace, "")
+        refusal = self._refusals.get(namespace)
+        if refusal is None or (learns and refusal.code == NOT_FOUND):
+            return ""
+        return f"no drafts from the index: {refusal.message}"
 
     def begin(self, asks: Sequence[DraftAsk]) -> None:
         """Send the asks, unless there is no stream or the service keeps failing."""
@@ -119,16 +127,16 @@ class IndexSource:
 
     def _tree(self, ask: DraftAsk, answer: trie_pb2.DraftAnswer) -> DraftTree:
         if answer.HasField("error"):
-            return self._refused(ask, answer.error.message)
+            return self._refused(ask, answer.error)
         try:
             tree = tree_of(answer.draft, self._config.vocab_size)
         except ValueError as error:
-            return self._refused(ask, f"a malformed draft: {error}")
-        self._warnings.pop(ask.namespace, None)
+            return self._refused(ask, trie_pb2.DraftError(message=f"a malformed draft: {error}"))
+        self._refusals.pop(ask.namespace, None)
         return tree
 
-    def _refused(self, ask: DraftAsk, reason: str) -> DraftTree:
-        self._warnings[ask.namespace] = f"no drafts from the index: {reason}"
+    def _refused(self, ask: DraftAsk, refusal: trie_pb2.DraftError) -> DraftTree:
+        self._refusals[ask.namespace] = refusal
         return DraftTree.empty()
 
 

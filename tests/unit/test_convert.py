@@ -153,6 +153,8 @@ def test_absurd_sampling_values_are_refused_by_name(field: str, value: float) ->
         (asking(stop=pb.StopConditions(strings=["a"] * 17)), "stop.strings has 17 entries, more than 16"),
         (asking(stop=pb.StopConditions(token_ids=[300])), "stop.token_ids: token 300 is outside"),
         (asking(drafts=pb.DraftOptions(sources=["own", "oracle"])), "drafts.sources: 'oracle' is unknown"),
+        (asking(drafts=pb.DraftOptions(namespace="a b")), "drafts.namespace 'a b' is not 1 to 128 letters"),
+        (asking(drafts=pb.DraftOptions(namespace="x" * 129)), "drafts.namespace 'xxx"),
         (asking(resume=pb.Resume(token_ids=[1] * 51)), "resume.token_ids has 51 tokens, more than max_tok"),
     ],
 )

@@ -166,6 +166,16 @@ def test_an_error_of_one_namespace_is_a_warning_and_no_failure_of_the_service(
     assert source.warning("tenant") == ""
 
 
+def test_an_unknown_namespace_is_no_warning_to_a_request_that_creates_it(
+    trie: RunningTrie, source: IndexSource
+) -> None:
+    trie.service.answer.error.code = 5
+    trie.service.answer.error.message = "namespace 'tenant' does not exist"
+    assert [len(tree) for tree in draft(source, ASK)] == [0]
+    assert source.warning("tenant") == "no drafts from the index: namespace 'tenant' does not exist"
+    assert source.warning("tenant", learns=True) == ""
+
+
 def test_a_malformed_draft_is_refused_with_a_warning(trie: RunningTrie, source: IndexSource) -> None:
     trie.service.answer.draft.tokens[1] = 100
     assert [len(tree) for tree in draft(source, ASK)] == [0]
