@@ -18,11 +18,16 @@ Result = TypeVar("Result")
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile a function of numbers and arrays; it releases the GIL while it runs."""
-    return cast(Callable[Parameters, Result], numba.njit(cache=True, nogil=True)(function))
+    """Compile a function of numbers and arrays; it releases the GIL while it runs.
+
+    Division by zero gives an infinity or NaN, as in NumPy, instead of ending the function: one row without a
+    finite score must not keep the others from being computed.
+    """
+    compile_it = numba.njit(cache=True, nogil=True, error_model="numpy")
+    return cast(Callable[Parameters, Result], compile_it(function))
 
 
-_ATTENTION = ("machine.py", "attention_kernel.py", "attention_job.py")
+_ATTENTION = ("compiled.py", "machine.py", "attention_kernel.py", "attention_job.py")
 
 
 def _drop_stale_cache(package: Path) -> None:
