@@ -1,0 +1,1 @@
+"""The losslessness runs: drafted decoding against plain decoding, bit for bit. ``python -m tests.verify``."""
