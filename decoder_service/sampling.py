@@ -75,8 +75,13 @@ def argmax_rows(logits: torch.Tensor) -> list[int]:
 
 
 def gumbel_argmax(scores: np.ndarray, seed: int, position: int) -> int:
-    """A sample of softmax(scores) [vocab]: the argmax of scores + Gumbel(seed, position, vocabulary id)."""
+    """A sample of softmax(scores) [vocab]: the argmax of scores + Gumbel(seed, position, vocabulary id).
+
+    Where every score is -inf there is nothing to choose from: token 0, as argmax gives.
+    """
     kept = np.flatnonzero(scores > -np.inf)
+    if len(kept) == 0:
+        return 0
     raw = np.random.Philox(key=seed, counter=[0, 0, 0, position]).random_raw(len(scores))
     uniform = ((raw[kept] >> np.uint64(11)).astype(np.float64) + 0.5) * _UNIFORM_STEP
     noisy = scores[kept].astype(np.float64) - np.log(-np.log(uniform))

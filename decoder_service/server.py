@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Annotated, Any
 
 import typer
@@ -97,10 +98,21 @@ def main() -> None:
 
 
 def _serve(config: DecoderConfig) -> None:
+    _refuse_taken_port(config.listen)
     from decoder_service.service import serve
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(config))
+
+
+def _refuse_taken_port(address: str) -> None:
+    """Say so before a model is loaded for nothing; raise ConfigError."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, *_, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        socket.create_server(place[:2], family=family).close()
+    except OSError as error:
+        raise ConfigError(f"--listen (DRAFTWELL_DECODER_LISTEN): cannot bind {address}: {error}") from error
 
 
 def _check(config: DecoderConfig, tokens: int, texts: int, *, as_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from decoder_service.service import load
 
 
 def run(*arguments: str, **environment: str) -> Result:
-    settings = {f"DRAFTWELL_DECODER_{name.upper()}": value for name, value in environment.items()}
+    settings = {"DRAFTWELL_DECODER_LISTEN": "127.0.0.1:0"}
+    settings |= {f"DRAFTWELL_DECODER_{name.upper()}": value for name, value in environment.items()}
     return CliRunner().invoke(app, arguments, env=settings)
 
 
@@ -59,6 +61,21 @@ def test_a_bad_variable_is_named_and_ends_with_status_2() -> None:
     result = run(max_queue="0")
     assert result.exit_code == 2
     assert "--max-queue (DRAFTWELL_DECODER_MAX_QUEUE): Input should be greater" in result.stderr
+
+
+def test_a_port_that_is_taken_is_named_before_the_model_is_read() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("--listen", address, "--model", "no/such/model")
+    assert result.exit_code == 2
+    assert f"--listen (DRAFTWELL_DECODER_LISTEN): cannot bind {address}: " in result.stderr
+    assert "in use" in result.stderr
+
+
+def test_a_host_that_is_not_this_machine_is_named() -> None:
+    result = run("--listen", "192.0.2.1:50051", "--model", "no/such/model")
+    assert result.exit_code == 2
+    assert "cannot bind 192.0.2.1:50051: " in result.stderr
 
 
 def test_a_model_that_does_not_exist_is_named() -> None:

@@ -97,6 +97,10 @@ def test_seeds_and_positions_use_different_noise() -> None:
     assert len(chosen) > 20
 
 
+def test_where_every_token_is_excluded_the_first_one_is_drawn() -> None:
+    assert gumbel_argmax(np.full(10, -np.inf, dtype=np.float32), 1, 5) == 0
+
+
 def test_excluded_tokens_are_never_drawn() -> None:
     scores = np.full(100, -np.inf, dtype=np.float32)
     scores[[3, 50, 99]] = [0.0, -20.0, 1.0]
