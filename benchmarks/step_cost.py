@@ -130,8 +130,8 @@ def summary(times: dict[str, list[float]], ours: str, theirs: str) -> dict[str, 
 
 
 def service_ratio(
-    address: str, network: Any, prompt_len: int, num_tokens: int, rounds: int
-) -> dict[str, Any]:  # noqa: ANN401
+    address: str, network: torch.nn.Module, prompt_len: int, num_tokens: int, rounds: int
+) -> dict[str, Any]:
     """Milliseconds a token: plain decoding through the service against a bare loop, in turn on the same prompt."""
     from decoder_service.client import Client, Drafts, Stop
 
@@ -150,7 +150,7 @@ def service_ratio(
 
 
 @torch.inference_mode()
-def bare_loop(network: Any, tokens: torch.Tensor, num_tokens: int) -> float:  # noqa: ANN401
+def bare_loop(network: torch.nn.Module, tokens: torch.Tensor, num_tokens: int) -> float:
     """Milliseconds a token of a greedy loop over transformers' forward with its cache, prompt not counted."""
     cache = DynamicCache(config=network.config)
     token = network(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1:].argmax(-1)

@@ -22,7 +22,7 @@ from decoder_service.machine import float_of_bits, fma
 
 BLOCK: Final = 64
 TILE_ROWS: Final = 8
-LANES: Final = 16
+LANES: Final = 32
 LOG2_E: Final = np.float32(1.4426950408889634)
 LN2_HIGH: Final = np.float32(0.693359375)
 LN2_LOW: Final = np.float32(-2.12194440e-4)
@@ -76,7 +76,7 @@ class Scratch(NamedTuple):
     keys: Float32Array  # [head_dim, BLOCK]
     values: Float32Array  # [BLOCK, head_dim]
     resident: Int32Array  # [BLOCK], the step's row that a column holds; -1: none
-    scores: Float32Array  # [BLOCK]
+    scores: Float32Array  # [group, BLOCK]
     lanes: Float32Array  # [LANES]
     largest: Float32Array  # [rows of the tile * group]
     total: Float32Array  # [rows of the tile * group]
@@ -104,46 +104,74 @@ def _exp_in_place(x: Float32Array) -> None:
 def _score(query: Float32Array, keys: Float32Array, scores: Float32Array) -> None:
     """scores[j] = sum over d of query[d] * keys[d, j], d ascending."""
     head_dim = len(query)
-    for j in range(BLOCK):
-        scores[j] = np.float32(0.0)
-    for d in range(0, head_dim - 7, 8):
+    scores[:] = np.float32(0.0)
+    for d in range(0, head_dim - 3, 4):
         q0, q1, q2, q3 = query[d], query[d + 1], query[d + 2], query[d + 3]
-        q4, q5, q6, q7 = query[d + 4], query[d + 5], query[d + 6], query[d + 7]
         for j in range(BLOCK):
-            s = fma(q0, keys[d, j], scores[j])
-            s = fma(q1, keys[d + 1, j], s)
-            s = fma(q2, keys[d + 2, j], s)
-            s = fma(q3, keys[d + 3, j], s)
-            s = fma(q4, keys[d + 4, j], s)
-            s = fma(q5, keys[d + 5, j], s)
-            s = fma(q6, keys[d + 6, j], s)
-            scores[j] = fma(q7, keys[d + 7, j], s)
-    for d in range(head_dim - head_dim % 8, head_dim):
-        q0 = query[d]
+            k0, k1, k2, k3 = keys[d, j], keys[d + 1, j], keys[d + 2, j], keys[d + 3, j]
+            scores[j] = fma(q3, k3, fma(q2, k2, fma(q1, k1, fma(q0, k0, scores[j]))))
+    for d in range(head_dim - head_dim % 4, head_dim):
         for j in range(BLOCK):
-            scores[j] = fma(q0, keys[d, j], scores[j])
+            scores[j] = fma(query[d], keys[d, j], scores[j])
+
+
+@compiled
+def _score_three(query: Float32Array, keys: Float32Array, scores: Float32Array) -> None:
+    """What ``_score`` does for three heads, [3, head_dim] and [3, BLOCK], reading the keys once."""
+    qa, qb, qc = query[0], query[1], query[2]
+    sa, sb, sc = scores[0], scores[1], scores[2]
+    head_dim = len(qa)
+    scores[:] = np.float32(0.0)
+    for d in range(0, head_dim - 3, 4):
+        a0, a1, a2, a3 = qa[d], qa[d + 1], qa[d + 2], qa[d + 3]
+        b0, b1, b2, b3 = qb[d], qb[d + 1], qb[d + 2], qb[d + 3]
+        c0, c1, c2, c3 = qc[d], qc[d + 1], qc[d + 2], qc[d + 3]
+        for j in range(BLOCK):
+            k0, k1, k2, k3 = keys[d, j], keys[d + 1, j], keys[d + 2, j], keys[d + 3, j]
+            sa[j] = fma(a3, k3, fma(a2, k2, fma(a1, k1, fma(a0, k0, sa[j]))))
+            sb[j] = fma(b3, k3, fma(b2, k2, fma(b1, k1, fma(b0, k0, sb[j]))))
+            sc[j] = fma(c3, k3, fma(c2, k2, fma(c1, k1, fma(c0, k0, sc[j]))))
+    for d in range(head_dim - head_dim % 4, head_dim):
+        for j in range(BLOCK):
+            sa[j] = fma(qa[d], keys[d, j], sa[j])
+            sb[j] = fma(qb[d], keys[d, j], sb[j])
+            sc[j] = fma(qc[d], keys[d, j], sc[j])
 
 
 @compiled
 def _add_values(weights: Float32Array, values: Float32Array, num_valid: int, out: Float32Array) -> None:
     """out[d] += sum over j < num_valid of weights[j] * values[j, d], j ascending."""
     head_dim = len(out)
-    for j in range(0, num_valid - 7, 8):
+    for j in range(0, num_valid - 3, 4):
         p0, p1, p2, p3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        p4, p5, p6, p7 = weights[j + 4], weights[j + 5], weights[j + 6], weights[j + 7]
         for d in range(head_dim):
-            o = fma(p0, values[j, d], out[d])
-            o = fma(p1, values[j + 1, d], o)
-            o = fma(p2, values[j + 2, d], o)
-            o = fma(p3, values[j + 3, d], o)
-            o = fma(p4, values[j + 4, d], o)
-            o = fma(p5, values[j + 5, d], o)
-            o = fma(p6, values[j + 6, d], o)
-            out[d] = fma(p7, values[j + 7, d], o)
-    for j in range(num_valid - num_valid % 8, num_valid):
-        p0 = weights[j]
+            v0, v1, v2, v3 = values[j, d], values[j + 1, d], values[j + 2, d], values[j + 3, d]
+            out[d] = fma(p3, v3, fma(p2, v2, fma(p1, v1, fma(p0, v0, out[d]))))
+    for j in range(num_valid - num_valid % 4, num_valid):
         for d in range(head_dim):
-            out[d] = fma(p0, values[j, d], out[d])
+            out[d] = fma(weights[j], values[j, d], out[d])
+
+
+@compiled
+def _add_values_three(weights: Float32Array, values: Float32Array, num_valid: int, out: Float32Array) -> None:
+    """What ``_add_values`` does for three heads, [3, BLOCK] and [3, head_dim], reading the values once."""
+    wa, wb, wc = weights[0], weights[1], weights[2]
+    oa, ob, oc = out[0], out[1], out[2]
+    head_dim = len(oa)
+    for j in range(0, num_valid - 3, 4):
+        a0, a1, a2, a3 = wa[j], wa[j + 1], wa[j + 2], wa[j + 3]
+        b0, b1, b2, b3 = wb[j], wb[j + 1], wb[j + 2], wb[j + 3]
+        c0, c1, c2, c3 = wc[j], wc[j + 1], wc[j + 2], wc[j + 3]
+        for d in range(head_dim):
+            v0, v1, v2, v3 = values[j, d], values[j + 1, d], values[j + 2, d], values[j + 3, d]
+            oa[d] = fma(a3, v3, fma(a2, v2, fma(a1, v1, fma(a0, v0, oa[d]))))
+            ob[d] = fma(b3, v3, fma(b2, v2, fma(b1, v1, fma(b0, v0, ob[d]))))
+            oc[d] = fma(c3, v3, fma(c2, v2, fma(c1, v1, fma(c0, v0, oc[d]))))
+    for j in range(num_valid - num_valid % 4, num_valid):
+        for d in range(head_dim):
+            oa[d] = fma(wa[j], values[j, d], oa[d])
+            ob[d] = fma(wb[j], values[j, d], ob[d])
+            oc[d] = fma(wc[j], values[j, d], oc[d])
 
 
 @compiled
@@ -182,39 +210,43 @@ def _mask_and_scale(scores: Float32Array, low: int, num_valid: int, formula: For
 
 
 @compiled
-def _largest_of(scores: Float32Array, lanes: Float32Array, largest: np.float32) -> np.float32:
-    """The largest of the scores and of ``largest``."""
-    for i in range(LANES):
-        left = scores[i] if scores[i] > scores[i + 16] else scores[i + 16]
-        right = scores[i + 32] if scores[i + 32] > scores[i + 48] else scores[i + 48]
-        lanes[i] = left if left > right else right
-    for i in range(LANES):
-        largest = lanes[i] if lanes[i] > largest else largest
-    return largest
+def _largest_of(scores: Float32Array, lanes: Float32Array) -> np.float32:
+    """The largest of the scores. lanes: [32], scratch."""
+    for i in range(32):
+        lanes[i] = scores[i] if scores[i] > scores[i + 32] else scores[i + 32]
+    half = 16
+    while half > 0:
+        for i in range(half):
+            lanes[i] = lanes[i] if lanes[i] > lanes[i + half] else lanes[i + half]
+        half //= 2
+    return lanes[0]
 
 
 @compiled
 def _sum_of(weights: Float32Array, lanes: Float32Array) -> np.float32:
-    """The sum of the weights, in one fixed order."""
-    for i in range(LANES):
-        lanes[i] = (weights[i] + weights[i + 16]) + (weights[i + 32] + weights[i + 48])
-    total = np.float32(0.0)
-    for i in range(LANES):
-        total += lanes[i]
-    return total
+    """The sum of the weights, as a balanced tree. lanes: [32], scratch."""
+    for i in range(32):
+        lanes[i] = weights[i] + weights[i + 32]
+    half = 16
+    while half > 0:
+        for i in range(half):
+            lanes[i] += lanes[i + half]
+        half //= 2
+    return lanes[0]
 
 
 @compiled
-def _softmax_step(scratch: Scratch, state: int) -> np.float32:
+def _softmax_step(scores: Float32Array, scratch: Scratch, state: int) -> np.float32:
     """Turn scores into weights under the running maximum; return the factor for what was summed before."""
-    scores, before = scratch.scores, scratch.largest[state]
-    largest = _largest_of(scores, scratch.lanes, before)
+    before, largest = scratch.largest[state], _largest_of(scores, scratch.lanes)
+    factor = np.float32(1.0)
+    if largest > before:
+        factor = np.float32(np.exp(before - largest))
+    else:
+        largest = before
     for j in range(BLOCK):
         scores[j] -= largest
     _exp_in_place(scores)
-    factor = np.float32(0.0)
-    if before > NEG_INF:
-        factor = np.float32(np.exp(before - largest))
     scratch.largest[state] = largest
     scratch.total[state] = fma(scratch.total[state], factor, _sum_of(scores, scratch.lanes))
     return factor
@@ -226,16 +258,24 @@ def _attend_row(
 ) -> None:
     """Add the block's places low..num_valid to what a row has, for each head of the group."""
     low, num_valid = places
-    group = len(scratch.largest) // (tile.last - tile.first)
-    for member in range(group):
-        head, state = tile.kv_head * group + member, (row - tile.first) * group + member
-        out = rows.out[row, head]
-        _score(rows.query[row, head], scratch.keys, scratch.scores)
-        _mask_and_scale(scratch.scores, low, num_valid, formula)
-        factor = _softmax_step(scratch, state)
-        for d in range(len(out)):
-            out[d] *= factor
-        _add_values(scratch.scores, scratch.values, num_valid, out)
+    group = len(scratch.scores)
+    threes = group - group % 3
+    query = rows.query[row, tile.kv_head * group : (tile.kv_head + 1) * group]
+    out = rows.out[row, tile.kv_head * group : (tile.kv_head + 1) * group]
+    for head in range(0, threes, 3):
+        _score_three(query[head : head + 3], scratch.keys, scratch.scores[head : head + 3])
+    for head in range(threes, group):
+        _score(query[head], scratch.keys, scratch.scores[head])
+    for head in range(group):
+        _mask_and_scale(scratch.scores[head], low, num_valid, formula)
+        factor = _softmax_step(scratch.scores[head], scratch, (row - tile.first) * group + head)
+        if factor != 1.0:
+            for d in range(out.shape[1]):
+                out[head, d] *= factor
+    for head in range(0, threes, 3):
+        _add_values_three(scratch.scores[head : head + 3], scratch.values, num_valid, out[head : head + 3])
+    for head in range(threes, group):
+        _add_values(scratch.scores[head], scratch.values, num_valid, out[head])
 
 
 @compiled
@@ -275,7 +315,7 @@ def attend_tile(tile: Tile, rows: Rows, cached: Cached, formula: Formula) -> Non
         np.empty((head_dim, BLOCK), np.float32),
         np.empty((BLOCK, head_dim), np.float32),
         np.empty(BLOCK, np.int32),
-        np.empty(BLOCK, np.float32),
+        np.empty((group, BLOCK), np.float32),
         np.empty(LANES, np.float32),
         np.full(states, NEG_INF, np.float32),
         np.zeros(states, np.float32),

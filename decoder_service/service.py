@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import grpc
+import numpy as np
 import structlog
 import torch
 from draftwell.decoder.v1 import decoder_pb2 as pb
@@ -30,7 +31,8 @@ from decoder_service.feedback import Feedback
 from decoder_service.index_channel import open_index_channel
 from decoder_service.model import LoadedModel, ModelOptions, load_model
 from decoder_service.planner import Planner
-from decoder_service.request import ModelLimits
+from decoder_service.request import DraftChoice, GenerationRequest, ModelLimits, StopConditions
+from decoder_service.sampling import SamplingParams
 from decoder_service.scheduler import Scheduler
 from decoder_service.self_test import SelfTestReport, run_self_test
 from decoder_service.servicer import DecoderServicer, ServedModel
@@ -79,6 +81,16 @@ def load(config: DecoderConfig) -> LoadedModel:
         ) from error
 
 
+def warm_up(engine: Engine) -> None:
+    """Have everything compiled, or loaded, before anybody waits for it: draft and decode a text that repeats."""
+    prompt = np.array([1, 2, 3, 4] * 6, dtype=np.int32)
+    drafts = DraftChoice(frozenset({Source.OWN}), max_nodes=8, namespace="", learn=False)
+    stop = StopConditions(max_tokens=4, ignore_eos=True)
+    engine.add(GenerationRequest("warm-up", prompt, SamplingParams(), stop, drafts), lambda event: None)
+    while not engine.is_idle:
+        engine.step()
+
+
 async def serve(config: DecoderConfig) -> None:
     """Serve until SIGINT or SIGTERM, then let requests in flight finish. Raises where it cannot start."""
     stop = asyncio.Event()
@@ -99,7 +111,9 @@ async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
     if stop.is_set():
         return
     drafting = Drafting.open(config, loaded)
-    scheduler = Scheduler(drafting.engine(config, loaded), config.max_queue)
+    engine = drafting.engine(config, loaded)
+    await asyncio.to_thread(warm_up, engine)
+    scheduler = Scheduler(engine, config.max_queue)
     scheduler.start()
     try:
         served = _served_model(config, loaded, report)
