@@ -219,7 +219,7 @@ def _largest_of(scores: Float32Array, lanes: Float32Array) -> np.float32:
         for i in range(half):
             lanes[i] = lanes[i] if lanes[i] > lanes[i + half] else lanes[i + half]
         half //= 2
-    return lanes[0]
+    return np.float32(lanes[0])
 
 
 @compiled
@@ -232,7 +232,7 @@ def _sum_of(weights: Float32Array, lanes: Float32Array) -> np.float32:
         for i in range(half):
             lanes[i] += lanes[i + half]
         half //= 2
-    return lanes[0]
+    return np.float32(lanes[0])
 
 
 @compiled
