@@ -53,6 +53,13 @@ def ask_index(trie: TrieServiceStub, tokenizer: RemoteTokenizer | None, question
     return Suggestion(context, draft, pieces)
 
 
+def namespace_for(tokenizer: RemoteTokenizer | None, name: str | None) -> str:
+    """The namespace of that name; without one the decoder's own, or "default" where no decoder is asked."""
+    if name is not None:
+        return name
+    return tokenizer.vocabulary().default_namespace if tokenizer else "default"
+
+
 def vocabulary_ref(trie: TrieServiceStub, tokenizer: RemoteTokenizer, namespace: str) -> pb.NamespaceRef:
     """The namespace for a tokenizer's tokens, created where there is none.
 

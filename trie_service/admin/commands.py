@@ -15,7 +15,7 @@ from draftwell.trie.v1.trie_pb2_grpc import TrieServiceStub
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from trie_service.admin.asking import Question, ask_index, vocabulary_ref
+from trie_service.admin.asking import Question, ask_index, namespace_for, vocabulary_ref
 from trie_service.admin.connection import CALL_TIMEOUT_S, decoder_at, trie_at
 from trie_service.admin.corpus import read_documents
 from trie_service.admin.drawing import (
@@ -37,7 +37,12 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the index.")]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace", "-n", help="Namespace of the index. [the decoder's with --decoder, else default]"
+    ),
+]
 Decoder = Annotated[
     str | None,
     typer.Option(help="HOST:PORT of a decoder service, which owns the tokenizer.", metavar="ADDRESS"),
@@ -93,7 +98,7 @@ def stats(
 def suggest(  # noqa: PLR0913, PLR0917 - one parameter a flag
     context: typer.Context,
     text: Annotated[str | None, typer.Argument(help="The text to continue; needs --decoder.")] = None,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     decoder: Decoder = None,
     tokens: Annotated[
         str | None, typer.Option(help="Token ids to continue instead of a text, for example 1,2,3.")
@@ -106,7 +111,8 @@ def suggest(  # noqa: PLR0913, PLR0917 - one parameter a flag
         raise typer.BadParameter("give a TEXT with --decoder, or --tokens")
     asked = text if text is not None else _token_ids(tokens or "")
     with _services(context, decoder) as (trie, tokenizer):
-        suggestion = ask_index(trie, tokenizer, Question(namespace, asked, max_nodes))
+        question = Question(namespace_for(tokenizer, namespace), asked, max_nodes)
+        suggestion = ask_index(trie, tokenizer, question)
     if as_json:
         print_json(suggestion_json(suggestion))
     else:
@@ -125,7 +131,7 @@ def warm(
             metavar="FILE",
         ),
     ],
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     decoder: Decoder = None,
     fingerprint: Annotated[
         str, typer.Option(help="Without --decoder: create the namespace with it if there is none.")
@@ -134,14 +140,15 @@ def warm(
 ) -> None:
     """Let the index learn files, for example the answers of last month."""
     with _services(context, decoder) as (trie, tokenizer):
-        ref = vocabulary_ref(trie, tokenizer, namespace) if tokenizer else None
-        warmer = Warmer(trie, ref or pb.NamespaceRef(name=namespace, fingerprint=fingerprint), tokenizer)
+        name = namespace_for(tokenizer, namespace)
+        ref = vocabulary_ref(trie, tokenizer, name) if tokenizer else None
+        warmer = Warmer(trie, ref or pb.NamespaceRef(name=name, fingerprint=fingerprint), tokenizer)
         report = _warm_with_progress(warmer, files)
     if as_json:
         print_json(asdict(report) | {"tokens_per_second": report.tokens_per_second})
     else:
         print(
-            f"{namespace}: learned {report.num_tokens:,} tokens in {report.num_sequences:,} sequences, "
+            f"{name}: learned {report.num_tokens:,} tokens in {report.num_sequences:,} sequences, "
             f"{report.tokens_per_second:,.0f} tokens/s"
         )
 

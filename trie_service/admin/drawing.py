@@ -24,7 +24,11 @@ def namespace_json(namespace: pb.Namespace) -> Json:
 
 def namespace_table(namespaces: Sequence[pb.Namespace]) -> Table:
     """One row a namespace."""
-    table = Table("namespace", "fingerprint", box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column(
+        "namespace", no_wrap=True, overflow="fold", min_width=max(len(each.name) for each in namespaces)
+    )
+    table.add_column("fingerprint")
     for title in ("sequences", "tokens", "nodes", "MiB", "lookups", "hit rate", "pending"):
         table.add_column(title, justify="right")
     for namespace in namespaces:

@@ -18,6 +18,7 @@ class Vocabulary:
 
     fingerprint: str
     size: int
+    default_namespace: str  # of the decoder's requests that do not say
 
 
 class RemoteTokenizer:
@@ -27,9 +28,9 @@ class RemoteTokenizer:
         self._decoder = decoder
 
     def vocabulary(self) -> Vocabulary:
-        """Fingerprint and size."""
+        """Fingerprint, size and the decoder's own namespace."""
         model = self._decoder.GetModel(pb.GetModelRequest(), timeout=CALL_TIMEOUT_S)
-        return Vocabulary(model.fingerprint, model.vocab_size)
+        return Vocabulary(model.fingerprint, model.vocab_size, model.default_namespace)
 
     def ask(self, content: str | Conversation) -> Callable[[], list[int]]:
         """Ask for the token ids of a text or a conversation; calling the result waits for them."""
