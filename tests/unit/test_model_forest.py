@@ -185,13 +185,13 @@ Break = Callable[[Model, pytest.MonkeyPatch], None]
 
 def attention_depends_on_rows(model: Model, patch: pytest.MonkeyPatch) -> None:
     """One unit in the last place more when a step has more than eight rows."""
-    attend = model._attention._attend_compiled  # noqa: SLF001
+    attend = model._attention._attend_compiled
 
     def changed(*args: Any) -> torch.Tensor:
         out = attend(*args)
         return out if out.shape[0] <= 8 else out * (1 + 2 * torch.finfo(out.dtype).eps)
 
-    patch.setattr(model._attention, "_attend_compiled", changed)  # noqa: SLF001
+    patch.setattr(model._attention, "_attend_compiled", changed)
 
 
 def siblings_are_seen(_model: Model, patch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def commits_round(model: Model, patch: pytest.MonkeyPatch) -> None:
 
 def logits_of_the_row_before(model: Model, patch: pytest.MonkeyPatch) -> None:
     """Logits are read one row too early when a step has drafts."""
-    pad = model._pad_wanted  # noqa: SLF001
+    pad = model._pad_wanted
 
     def changed(wanted: Int32Array) -> Int32Array:
         return pad(np.maximum(wanted - 1, 0)) if 1 < len(wanted) <= 2 else pad(wanted)
