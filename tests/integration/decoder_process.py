@@ -83,10 +83,17 @@ def start_trie(*, listen: str = "127.0.0.1:0", redis: str = "embedded:") -> Serv
     return ServiceProcess("trie_service", "--listen", listen, "--redis", redis)
 
 
-def start_decoder(model: Path, *, trie: str = "", **settings: object) -> ServiceProcess:
-    """Start a decoder of a model folder, on one CPU thread; ``settings`` are those of its configuration."""
-    arguments = ["--listen", "127.0.0.1:0", "--model", str(model), "--threads", "1"]
-    return ServiceProcess("decoder_service", *arguments, *(["--trie", trie] if trie else []), **settings)
+def start_decoder(
+    model: Path | None, *, listen: str = "127.0.0.1:0", trie: str = "", **settings: object
+) -> ServiceProcess:
+    """Start a decoder of a model folder, else of the embedded model, on one CPU thread.
+
+    ``settings`` are those of its configuration.
+    """
+    settings |= {"listen": listen, "trie": trie, "threads": 1}
+    if model is not None:
+        settings["model"] = model
+    return ServiceProcess("decoder_service", **settings)
 
 
 @contextmanager

@@ -67,6 +67,11 @@ class SteppedTrie(trie_pb2_grpc.TrieServiceServicer):
     ) -> trie_pb2.LearnResponse:
         return trie_pb2.LearnResponse(num_sequences=sum(1 for _ in request_iterator))
 
+    def GetServerInfo(
+        self, request: trie_pb2.GetServerInfoRequest, context: grpc.ServicerContext
+    ) -> trie_pb2.GetServerInfoResponse:
+        return trie_pb2.GetServerInfoResponse(state=trie_pb2.SERVING_STATE_SERVING)
+
     def CreateNamespace(
         self, request: trie_pb2.CreateNamespaceRequest, context: grpc.ServicerContext
     ) -> trie_pb2.CreateNamespaceResponse:
