@@ -1,0 +1,154 @@
+"""The runs: every prompt, greedy and sampled, plain and in every other way, in each number type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from decoder_service.config import default_cache_folder
+from decoder_service.draft import DraftSource
+from decoder_service.embedded_model import EMBEDDED, ModelFiles, locate_model
+from decoder_service.model import LoadedModel, ModelOptions, load_model
+from decoder_service.request import GenerationRequest
+from tests.verify.cases import MODES, cases
+from tests.verify.decode import DRAFTED, Computed, Decoded, decode, decode_alone, prefill
+from tests.verify.products import Product, check_products
+from tests.verify.prompts import Prompt, encode
+from tests.verify.proposals import GarbageSource, RecordedSource
+from tests.verify.reference import Reference
+from tests.verify.row import Row
+
+AT_ONCE = 4
+CONTEXT_LEN = 2048
+PREFILL_ROWS = 156  # another number than the engine's, so that pieces end elsewhere
+ALONE, TOGETHER, GARBAGE = "drafts, alone", f"drafts, {AT_ONCE} at once", f"random drafts, {AT_ONCE} at once"
+PREFILL, GENERATE = "one prefill of the text", "transformers' generate"
+
+Progress = Callable[[str, int], None]  # what was done, and for how many prompts
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run."""
+
+    prompts: Sequence[Prompt]
+    max_tokens: int = 128
+    dtypes: Sequence[str] = ("bfloat16", "float32")
+
+    @property
+    def num_units(self) -> int:
+        """Prompts times ways, what progress is counted in."""
+        ways = sum(
+            len(MODES) * len(ways_of(dtype, "sampled")) + (dtype == "float32") for dtype in self.dtypes
+        )
+        return (ways + len(MODES) * len(self.dtypes)) * len(self.prompts)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out."""
+
+    rows: list[Row]
+    products: dict[str, list[Product]]  # by number type
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        products = [product for each in self.products.values() for product in each]
+        return all(row.passed for row in self.rows) and all(product.passed for product in products)
+
+
+def ways_of(dtype: str, mode: str) -> list[str]:
+    """What plain decoding is compared with."""
+    ways = [ALONE, TOGETHER, GARBAGE, PREFILL]
+    return [*ways, GENERATE] if (dtype, mode) == ("float32", "greedy") else ways
+
+
+def load(dtype: str, files: ModelFiles | None = None) -> LoadedModel:
+    """The embedded model, with room for the runs."""
+    options = ModelOptions(
+        getattr(torch, dtype),
+        torch.device("cpu"),
+        CONTEXT_LEN,
+        (AT_ONCE + 1) * CONTEXT_LEN // 2,
+        max_rows=160,
+    )
+    return load_model(files or locate_model(EMBEDDED, default_cache_folder()), options)
+
+
+def run(plan: Plan, progress: Progress = lambda _what, _count: None) -> Outcome:
+    """Run everything."""
+    outcome = Outcome([], {})
+    for dtype in plan.dtypes:
+        loaded = load(dtype)
+        outcome.products[dtype] = check_products(loaded.model)
+        for mode in MODES:
+            outcome.rows.extend(run_mode(loaded, dtype, mode, plan, progress))
+    return outcome
+
+
+def run_mode(loaded: LoadedModel, dtype: str, mode: str, plan: Plan, progress: Progress) -> list[Row]:
+    """The rows of one number type and mode, in groups of AT_ONCE prompts."""
+    rows = {way: Row(dtype, mode, way) for way in ways_of(dtype, mode)}
+    reference = _reference(loaded) if GENERATE in rows else None
+    encoded = [encode(loaded, prompt) for prompt in plan.prompts]
+    requests = cases(encoded, mode, plan.max_tokens)
+    for first in range(0, len(requests), AT_ONCE):
+        group = Group(loaded, plan.prompts[first : first + AT_ONCE], requests[first : first + AT_ONCE])
+        plain = group.plain()
+        progress(f"{dtype} {mode}: plain", len(group.prompts))
+        for way in (ALONE, TOGETHER, GARBAGE):
+            for name, one, other in zip(group.names, plain, group.drafted(way, plain), strict=True):
+                rows[way].add_decoded(name, one, other)
+            progress(f"{dtype} {mode}: {way}", len(group.prompts))
+        for name, one, computed in zip(group.names, plain, group.prefilled(plain), strict=True):
+            rows[PREFILL].add_prefill(name, one, computed)
+        progress(f"{dtype} {mode}: {PREFILL}", len(group.prompts))
+        if reference is not None:
+            for name, one, each in zip(group.names, plain, group.requests, strict=True):
+                generated = reference.generate(each.prompt, plan.max_tokens)
+                rows[GENERATE].add_generated(name, one, generated)
+            progress(f"{dtype} {mode}: {GENERATE}", len(group.prompts))
+    return list(rows.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Prompts that are decoded at the same time where a way says so."""
+
+    loaded: LoadedModel
+    prompts: Sequence[Prompt]
+    requests: Sequence[GenerationRequest]
+
+    @property
+    def names(self) -> list[str]:
+        """The prompts' names."""
+        return [prompt.name for prompt in self.prompts]
+
+    def plain(self) -> list[Decoded]:
+        """One token a step, one prompt after another."""
+        return decode_alone(self.loaded, self.requests)
+
+    def drafted(self, way: str, plain: Sequence[Decoded]) -> list[Decoded]:
+        """With drafts from the requests' own text and from a source that fits the way."""
+        requests = [replace(each, drafts=DRAFTED) for each in self.requests]
+        if way == ALONE:
+            return [decode(self.loaded, [each], self._sources(way, plain))[0] for each in requests]
+        return decode(self.loaded, requests, self._sources(way, plain))
+
+    def prefilled(self, plain: Sequence[Decoded]) -> Iterator[Computed]:
+        """The final text but for its newest token, as a prompt."""
+        for each, request in zip(plain, self.requests, strict=True):
+            yield prefill(self.loaded.model, each.text[:-1], len(request.prompt) - 1, PREFILL_ROWS)
+
+    def _sources(self, way: str, plain: Sequence[Decoded]) -> list[DraftSource]:
+        vocab_size = self.loaded.model.vocab_size
+        if way == GARBAGE:
+            return [GarbageSource(vocab_size)]
+        return [RecordedSource([each.text for each in plain], vocab_size)]
+
+
+def _reference(loaded: LoadedModel) -> Reference:
+    return Reference(locate_model(EMBEDDED, default_cache_folder()), loaded.eos_token_ids)
