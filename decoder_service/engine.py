@@ -68,8 +68,8 @@ class Engine:
         self._numbers = count(1)
         self._waiting: list[Stream] = []
         self._running: list[Stream] = []
-        self._asked: list[Stream] = []
-        self._planned: list[Stream] = []
+        self._drafting: list[Stream] = []  # streams that the next plan is for
+        self._asked: list[list[Stream]] = [[] for _ in sources]  # what each source was asked for
         self.on_logits: Callable[[Stream, int, torch.Tensor], None] | None = None  # stream, position, [vocab]
 
     @property
@@ -150,44 +150,37 @@ class Engine:
     def _collect_drafts(self) -> dict[int, PlannedDraft]:
         """The planned draft of each stream, by its number."""
         streams = [stream for stream in self._running if stream.request.drafts.sources]
-        if streams != self._asked:
+        if streams != self._drafting:
             self._ask()
-        self._planned = streams
-        trees: list[dict[Source, DraftTree]] = [{} for _ in streams]
-        for source in self._sources:
+        trees: dict[int, dict[Source, DraftTree]] = {stream.number: {} for stream in streams}
+        for source, asked in zip(self._sources, self._asked, strict=True):
             began = time.monotonic()
             answers = source.collect()
             if source.source == Source.INDEX:
-                self._note_wait((time.monotonic() - began) * 1000)
-            for stream, tree, answer in zip(streams, trees, answers, strict=True):
-                if source.source in stream.request.drafts.sources:
-                    tree[source.source] = answer
+                _note_wait(asked, (time.monotonic() - began) * 1000)
+            for stream, answer in zip(asked, answers, strict=True):
+                trees[stream.number][source.source] = answer
         budget = max(self._config.draft_nodes - max(len(self._running) - 1, 0), 0)
-        planned = self._planner.plan(trees, budget, self._config.min_probability)
+        planned = self._planner.plan(list(trees.values()), budget, self._config.min_probability)
         return {
             stream.number: _cut(draft, stream.request.drafts.max_nodes, stream.room - 2)
             for stream, draft in zip(streams, planned, strict=True)
         }
 
-    def _note_wait(self, wait_ms: float) -> None:
-        for stream in self._asked:
-            if Source.INDEX in stream.request.drafts.sources:
-                stream.stats.waits_ms.append(wait_ms)
-
     def _ask(self) -> None:
-        """Ask all sources for the next step's drafts."""
-        self._asked = [stream for stream in self._running if stream.request.drafts.sources]
-        asks = [
-            DraftAsk(
-                stream.number,
-                stream.text,
-                min(self._config.draft_nodes, stream.request.drafts.max_nodes),
-                stream.request.drafts.namespace,
-            )
-            for stream in self._asked
+        """Ask each source for the next step's drafts of the streams that want it."""
+        self._drafting = [stream for stream in self._running if stream.request.drafts.sources]
+        self._asked = [
+            [stream for stream in self._drafting if source.source in stream.request.drafts.sources]
+            for source in self._sources
         ]
-        for source in self._sources:
-            source.begin(asks)
+        for source, asked in zip(self._sources, self._asked, strict=True):
+            source.begin([self._draft_ask(stream) for stream in asked])
+
+    def _draft_ask(self, stream: Stream) -> DraftAsk:
+        drafts = stream.request.drafts
+        max_nodes = min(self._config.draft_nodes, drafts.max_nodes)
+        return DraftAsk(stream.number, stream.text, max_nodes, drafts.namespace)
 
     def _slot_step(self, part: _Part) -> SlotStep:
         wanted = range(part.num_known - 1, len(part.forest)) if part.is_complete else ()
@@ -231,8 +224,8 @@ class Engine:
         if not part.is_complete:
             return
         stream = part.stream
-        if stream in self._planned:
-            self._planner.observe(self._planned.index(stream), acceptance.tokens)
+        if stream in self._drafting:
+            self._planner.observe(self._drafting.index(stream), acceptance.tokens)
         event = stream.emit(acceptance, part.planned, part.num_known)
         if not stream.timings.first_token:
             stream.timings.first_token = time.monotonic()
@@ -255,6 +248,11 @@ class Engine:
         self._model.cache.release(stream.slot)
         for source in self._sources:
             source.close(stream.number)
+
+
+def _note_wait(streams: Sequence[Stream], wait_ms: float) -> None:
+    for stream in streams:
+        stream.stats.waits_ms.append(wait_ms)
 
 
 def _hang_under(known: Sequence[int], planned: PlannedDraft) -> Forest:

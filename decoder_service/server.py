@@ -59,6 +59,11 @@ def run(  # noqa: PLR0913, PLR0917 - one argument an option
         int | None, typer.Option(help="Most draft nodes verified in one step. [24]")
     ] = None,
     max_streams: Annotated[int | None, typer.Option(help="Requests that run at once. [8]")] = None,
+    max_queue: Annotated[int | None, typer.Option(help="Requests that are open at once. [64]")] = None,
+    draft_deadline_ms: Annotated[
+        float | None, typer.Option(help="Longest wait of a step for the index. [10]")
+    ] = None,
+    stop_grace_s: Annotated[float | None, typer.Option(help="Time for open requests at a stop. [5]")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch. [torch's default]")] = None,
     log_format: Annotated[str | None, typer.Option(help="json or console. [console]")] = None,
     version: Annotated[
