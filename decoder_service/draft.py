@@ -79,6 +79,7 @@ class PlannedDraft:
     tokens: Int32Array  # [n]
     parents: Int32Array  # [n], -1: child of the newest token
     sources: npt.NDArray[np.int8]  # [n], Source of the better evidence
+    expected: float = 0.0  # nodes that should be accepted, by the estimates
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -32,6 +32,7 @@ class EngineConfig:
     prefill_rows: int  # of a prompt in one step
     draft_nodes: int  # in one step, all requests together
     min_probability: float  # of a draft node's path
+    row_cost: float = 0.0  # of a draft row, in plain steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,13 @@ class Engine:
             for stream, answer in zip(asked, answers, strict=True):
                 trees[stream.number][source.source] = answer
         budget = max(self._config.draft_nodes - max(len(self._running) - 1, 0), 0)
-        planned = self._planner.plan(list(trees.values()), budget, self._config.min_probability)
+        planned = self._planner.plan(
+            list(trees.values()),
+            budget,
+            self._config.min_probability,
+            row_cost=self._config.row_cost,
+            trusts=[stream.trust.value for stream in streams],
+        )
         return {
             stream.number: _cut(draft, stream.request.drafts.max_nodes, stream.room - 2)
             for stream, draft in zip(streams, planned, strict=True)
@@ -272,4 +279,5 @@ def _cut(planned: PlannedDraft, max_nodes: int, deepest: int) -> PlannedDraft:
         return planned
     renumbered = np.full(len(planned) + 1, NO_PARENT, dtype=np.int32)  # the last entry is for NO_PARENT
     renumbered[kept] = np.arange(len(kept), dtype=np.int32)
-    return PlannedDraft(planned.tokens[kept], renumbered[planned.parents[kept]], planned.sources[kept])
+    parents = renumbered[planned.parents[kept]]
+    return PlannedDraft(planned.tokens[kept], parents, planned.sources[kept], planned.expected)

@@ -154,7 +154,11 @@ class Drafting:
     def engine(self, config: DecoderConfig, loaded: LoadedModel) -> Engine:
         """An engine that drafts from these sources."""
         engine_config = EngineConfig(
-            config.max_streams, config.prefill_rows, config.draft_nodes, config.min_probability
+            config.max_streams,
+            config.prefill_rows,
+            config.draft_nodes,
+            config.min_probability,
+            config.row_cost,
         )
         planner = Planner(self.calibration)
         return Engine(

@@ -23,6 +23,7 @@ from decoder_service.request import (
 )
 from decoder_service.sampling import Sampler
 from decoder_service.text import Decode, StopMatch, StopStrings, TextStream
+from decoder_service.trust import Trust
 
 Sink = Callable[[Event], None]
 LogitsObserver = Callable[[int, torch.Tensor], None]
@@ -44,6 +45,7 @@ class Stream:
         self.slot = Slot()
         self.sink = sink
         self.stats = DraftStats()
+        self.trust = Trust()
         self.timings = Timings(arrived=time.monotonic())
         self.is_cancelled = False
         self.finish_reason: FinishReason | None = None
@@ -145,6 +147,7 @@ class Stream:
 
     def _count(self, accepted: list[Source], planned: PlannedDraft) -> None:
         stats = self.stats
+        self.trust.observe(planned.expected, len(accepted))
         stats.num_steps += 1
         stats.num_drafted += len(planned)
         stats.num_accepted += len(accepted)
