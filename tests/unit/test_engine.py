@@ -85,6 +85,11 @@ def assert_equal(left: Decoded, right: Decoded) -> None:
     assert same_bits(left.computed.values, right.computed.values)
 
 
+def assert_all_equal(left: Sequence[Decoded], right: Sequence[Decoded]) -> None:
+    for one, other in zip(left, right, strict=True):
+        assert_equal(one, other)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_drafted_decoding_equals_plain_decoding(
@@ -129,8 +134,7 @@ def test_a_ragged_batch_equals_its_requests_alone(dtype: torch.dtype) -> None:
     mixed = [drafted(each) if seed % 2 else each for seed, each in enumerate(ragged_requests())]
     half_drafted = decode(model, mixed, knowing(*alone))
     for results in (together, with_drafts, with_garbage, half_drafted):
-        for one, expected in zip(results, alone, strict=True):
-            assert_equal(one, expected)
+        assert_all_equal(results, alone)
 
 
 def test_a_request_that_joins_late_equals_itself_alone(llama: LoadedModel, sampling: SamplingParams) -> None:
@@ -373,8 +377,7 @@ def test_a_request_waits_until_the_cache_has_room() -> None:
 
     together = decode(model, requests, watch=watch)
     assert most_waiting >= 2
-    for one, expected in zip(together, alone, strict=True):
-        assert_equal(one, expected)
+    assert_all_equal(together, alone)
 
 
 def test_a_request_whose_numbers_are_not_finite_harms_nobody() -> None:
@@ -387,8 +390,7 @@ def test_a_request_whose_numbers_are_not_finite_harms_nobody() -> None:
     broken = request(np.array([5, poison, 9], np.int32), max_tokens=20, ignore_eos=True)
     results = decode(model, [broken, *map(drafted, others)], knowing(*alone))
     assert len(results[0].output) == 20
-    for one, expected in zip(results[1:], alone, strict=True):
-        assert_equal(one, expected)
+    assert_all_equal(results[1:], alone)
 
 
 def test_counts_and_sources_of_a_request_add_up(llama: LoadedModel) -> None:
@@ -436,8 +438,7 @@ def test_a_step_takes_no_more_rows_than_it_may(llama: LoadedModel, monkeypatch: 
     alone = decode_alone(llama, ragged_requests())
     monkeypatch.setattr(llama.model, "forward", counted)
     found = decode(llama, [drafted(each) for each in ragged_requests()], knowing(*alone), config)
-    for one, expected in zip(found, alone, strict=True):
-        assert_equal(one, expected)
+    assert_all_equal(found, alone)
     assert 0 < max(rows) <= 32 + 3 + 10
 
 
@@ -475,8 +476,7 @@ def test_a_wrong_acceptance_rule_is_noticed(
     monkeypatch.setattr(engine_module, "follow", bug)
     found = decode(llama, [drafted(each) for each in requests], knowing(*plain))
     with pytest.raises(AssertionError):
-        for one, expected in zip(found, plain, strict=True):
-            assert_equal(one, expected)
+        assert_all_equal(found, plain)
 
 
 def test_a_penalty_that_forgets_accepted_drafts_is_noticed(

@@ -166,5 +166,5 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two tensors hold the same bits: NaN equals itself, and -0 is not 0."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
-    as_bytes = [np.ascontiguousarray(each.contiguous().view(torch.uint8).numpy()) for each in (left, right)]
-    return bool(np.array_equal(*as_bytes))
+    first, second = (each.contiguous().view(torch.uint8).numpy() for each in (left, right))
+    return bool(np.array_equal(first, second))
