@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import typer
 from tiny_model import VOCAB, loaded, one_thread, tiny_model
 from typer.testing import CliRunner
 
@@ -207,7 +208,7 @@ def test_the_command_exits_with_1_when_anything_differs(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    app = command.typer.Typer()
+    app = typer.Typer()
     app.command()(command.main)
     product = Product("64x64", 3, [] if passes else [8])
 

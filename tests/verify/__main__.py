@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from transformers.utils.logging import disable_progress_bar
 
 from tests.verify.matrix import Plan, run
 from tests.verify.matrix import Progress as Report
@@ -35,6 +36,7 @@ def main(
 ) -> None:
     """Compare drafted with plain decoding, bit for bit, over many prompts."""
     plan = Plan(spread(load_prompts(prompts), limit), max_tokens, dtype or ("bfloat16", "float32"))
+    disable_progress_bar()
     began = time.monotonic()
     with _progress(plan.num_units) as progress:
         outcome = run(plan, progress)
