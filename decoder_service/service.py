@@ -37,6 +37,7 @@ from decoder_service.scheduler import Scheduler
 from decoder_service.self_test import SelfTestReport, run_self_test
 from decoder_service.servicer import DecoderServicer, ServedModel
 from decoder_service.stream import Stream
+from decoder_service.thread_team import on_passing_thread
 from decoder_service.tokens import Tokenizer
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
@@ -105,14 +106,14 @@ async def serve(config: DecoderConfig) -> None:
 
 
 async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
-    loaded = await asyncio.to_thread(load, config)
-    report = await asyncio.to_thread(run_self_test, loaded.model)
+    loaded = await on_passing_thread(lambda: load(config))
+    report = await on_passing_thread(lambda: run_self_test(loaded.model))
     (log.info if report.is_exact else log.warning)("self-test", exact=report.is_exact, detail=report.detail)
     if stop.is_set():
         return
     drafting = Drafting.open(config, loaded)
     engine = drafting.engine(config, loaded)
-    await asyncio.to_thread(warm_up, engine)
+    await on_passing_thread(lambda: warm_up(engine))
     scheduler = Scheduler(engine, config.max_queue)
     scheduler.start()
     try:

@@ -1,17 +1,23 @@
-"""Runs compiled work on the OpenMP threads that torch already has.
+"""Runs compiled work on the OpenMP threads that torch already has, and keeps those threads few.
 
-A second thread pool beside torch's would fight it for the cores: idle OpenMP threads spin.
+A second thread pool beside torch's would fight it for the cores: idle OpenMP threads spin. OpenMP makes a team of
+threads for each thread that computes, and once there are more of them than cores it has them sleep between two
+operations: measured here, a step through the service then took 1.4 times as long.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 _Entry = Callable[[int, int, int, int], None]
+_Result = TypeVar("_Result")
 
 
 def _find_gomp_parallel() -> _Entry | None:
@@ -40,3 +46,9 @@ def run_on_team(function_address: int, data_address: int) -> None:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function_address)(data_address)
         return
     _GOMP_PARALLEL(function_address, data_address, torch.get_num_threads(), 0)
+
+
+async def on_passing_thread(function: Callable[[], _Result]) -> _Result:
+    """Compute on a thread that ends afterwards, and its team of threads with it."""
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        return await asyncio.get_running_loop().run_in_executor(executor, function)
