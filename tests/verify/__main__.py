@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from transformers.utils.logging import disable_progress_bar
 
-from tests.verify.matrix import Plan, run
+from tests.verify.matrix import WAYS, Plan, run
 from tests.verify.matrix import Progress as Report
 from tests.verify.prompts import OWN_PROMPTS, load_prompts, spread
 from tests.verify.report import as_json, show
@@ -32,10 +32,18 @@ def main(
     limit: Annotated[int | None, typer.Option(min=1, help="Take so many prompts, spread evenly.")] = None,
     max_tokens: Annotated[int, typer.Option(min=1, max=1024, help="Tokens generated a prompt.")] = 128,
     dtype: Annotated[list[str] | None, typer.Option(help="bfloat16 or float32. [both]")] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option(help=f"Ways to leave out: {', '.join(WAYS)}.")
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the report here as JSON.")] = None,
 ) -> None:
     """Compare drafted with plain decoding, bit for bit, over many prompts."""
-    plan = Plan(spread(load_prompts(prompts), limit), max_tokens, dtype or ("bfloat16", "float32"))
+    unknown = [name for name in leave_out or () if name not in WAYS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is no way; there are {', '.join(WAYS)}")
+    left_out = frozenset(WAYS[name] for name in leave_out or ())
+    chosen = spread(load_prompts(prompts), limit)
+    plan = Plan(chosen, max_tokens, dtype or ("bfloat16", "float32"), left_out)
     disable_progress_bar()
     began = time.monotonic()
     with _progress(plan.num_units) as progress:

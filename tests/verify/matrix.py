@@ -31,6 +31,14 @@ PREFILL_ROWS = 156  # another number than the engine's, so that pieces end elsew
 PLAIN_ALONE = f"plain, alone (1 prompt in {AT_ONCE})"
 ALONE, TOGETHER, GARBAGE = "drafts, alone", f"drafts, {AT_ONCE} at once", f"random drafts, {AT_ONCE} at once"
 PREFILL, GENERATE = "one prefill of the text", "transformers' generate"
+WAYS = {
+    "plain-alone": PLAIN_ALONE,
+    "alone": ALONE,
+    "together": TOGETHER,
+    "random": GARBAGE,
+    "prefill": PREFILL,
+    "generate": GENERATE,
+}
 
 Progress = Callable[[str, int], None]  # what was done, and for how many prompts
 
@@ -42,11 +50,16 @@ class Plan:
     prompts: Sequence[Prompt]
     max_tokens: int = 128
     dtypes: Sequence[str] = ("bfloat16", "float32")
+    leave_out: frozenset[str] = frozenset()  # names of ways
+
+    def ways(self, dtype: str, mode: str) -> list[str]:
+        """What plain decoding is compared with, but for what is left out."""
+        return [way for way in ways_of(dtype, mode) if way not in self.leave_out]
 
     @property
     def num_units(self) -> int:
         """Prompts times ways, what progress is counted in."""
-        ways = sum(len(ways_of(dtype, mode)) for dtype in self.dtypes for mode in MODES)
+        ways = sum(len(self.ways(dtype, mode)) for dtype in self.dtypes for mode in MODES)
         return (ways + len(MODES) * len(self.dtypes)) * len(self.prompts)
 
 
@@ -97,7 +110,7 @@ def run(plan: Plan, progress: Progress = lambda _what, _count: None) -> Outcome:
 
 def run_mode(loaded: LoadedModel, dtype: str, mode: str, plan: Plan, progress: Progress) -> list[Row]:
     """The rows of one number type and mode, in groups of AT_ONCE prompts."""
-    rows = {way: Row(dtype, mode, way) for way in ways_of(dtype, mode)}
+    rows = {way: Row(dtype, mode, way) for way in plan.ways(dtype, mode)}
     reference = _reference(loaded) if GENERATE in rows else None
     encoded = [encode(loaded, prompt) for prompt in plan.prompts]
     requests = cases(encoded, mode, plan.max_tokens)
@@ -105,15 +118,17 @@ def run_mode(loaded: LoadedModel, dtype: str, mode: str, plan: Plan, progress: P
         group = Group(loaded, plan.prompts[first : first + AT_ONCE], requests[first : first + AT_ONCE])
         plain = group.plain()
         progress(f"{dtype} {mode}: plain", len(group.prompts))
-        rows[PLAIN_ALONE].add_decoded(group.names[0], plain[0], group.first_alone())
-        progress(f"{dtype} {mode}: {PLAIN_ALONE}", len(group.prompts))
+        if PLAIN_ALONE in rows:
+            rows[PLAIN_ALONE].add_decoded(group.names[0], plain[0], group.first_alone())
+            progress(f"{dtype} {mode}: {PLAIN_ALONE}", len(group.prompts))
         for way in [way for way in (ALONE, TOGETHER, GARBAGE) if way in rows]:
             for name, one, other in zip(group.names, plain, group.drafted(way, plain), strict=True):
                 rows[way].add_decoded(name, one, other)
             progress(f"{dtype} {mode}: {way}", len(group.prompts))
-        for name, one, computed in zip(group.names, plain, group.prefilled(plain), strict=True):
-            rows[PREFILL].add_prefill(name, one, computed)
-        progress(f"{dtype} {mode}: {PREFILL}", len(group.prompts))
+        if PREFILL in rows:
+            for name, one, computed in zip(group.names, plain, group.prefilled(plain), strict=True):
+                rows[PREFILL].add_prefill(name, one, computed)
+            progress(f"{dtype} {mode}: {PREFILL}", len(group.prompts))
         if reference is not None:
             for name, one, each in zip(group.names, plain, group.requests, strict=True):
                 generated = reference.generate(each.prompt, plan.max_tokens)
