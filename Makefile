@@ -29,7 +29,7 @@ help: ## List the targets.
 
 install: $(READY) ## Make .venv/ and install what is missing.
 
-demo: $(READY) ## Decode eight prompts plain, with a cold and with a warm index. DEMO_ARGS="--json FILE"
+demo: $(READY) ## Decode ten prompts plain, with a cold and with a warm index. DEMO_ARGS="--json FILE"
 	$(BIN)/draftwell demo $(DEMO_ARGS)
 
 test: $(READY) ## Run all tests but the full runs of make verify. PYTEST_ARGS="-k name"

@@ -32,7 +32,8 @@ _ATTENTION = ("compiled.py", "machine.py", "attention_kernel.py", "attention_job
 
 def _drop_stale_cache(package: Path) -> None:
     newest = max(source.stat().st_mtime for name in _ATTENTION if (source := package / name).exists())
-    for cached in (package / "__pycache__").glob("attention_*.nbi"):
+    folder = Path(numba.config.CACHE_DIR) if numba.config.CACHE_DIR else package / "__pycache__"
+    for cached in folder.rglob("attention_*.nbi"):
         with suppress(OSError):
             if cached.stat().st_mtime < newest:
                 cached.unlink()

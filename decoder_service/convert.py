@@ -131,12 +131,9 @@ def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
         raise InvalidRequestError(
             f"drafts.namespace {options.namespace[:140]!r} is not 1 to 128 letters, digits, '.', '_' and '-'"
         )
-    return DraftChoice(
-        frozenset(SOURCES[name] for name in options.sources),
-        options.max_nodes if options.HasField("max_nodes") else defaults.draft_nodes,
-        options.namespace or defaults.namespace,
-        learn,
-    )
+    max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.draft_nodes
+    sources = frozenset(SOURCES[name] for name in options.sources) if max_nodes else frozenset()
+    return DraftChoice(sources, max_nodes, options.namespace or defaults.namespace, learn)
 
 
 def started_message(request: GenerationRequest) -> pb.GenerateResponse:

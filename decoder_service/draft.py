@@ -79,7 +79,12 @@ class PlannedDraft:
     tokens: Int32Array  # [n]
     parents: Int32Array  # [n], -1: child of the newest token
     sources: npt.NDArray[np.int8]  # [n], Source of the better evidence
-    expected: float = 0.0  # nodes that should be accepted, by the estimates
+    probabilities: npt.NDArray[np.float32]  # [n], of the path down to the node
+
+    @property
+    def expected(self) -> float:
+        """Nodes that should be accepted, by the estimates."""
+        return float(self.probabilities.sum())
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -21,7 +21,9 @@ from decoder_service.request import GenerationRequest
 from decoder_service.sampling import argmax_rows
 from decoder_service.stream import Sink, Stream
 
-NO_DRAFT = PlannedDraft(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8))
+NO_DRAFT = PlannedDraft(
+    np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, np.float32)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Engine:
         drafts = self._collect_drafts()
         prefill_left = self._config.prefill_rows
         parts = []
-        for stream in sorted(self._running, key=lambda each: len(each.pending)):
+        for stream in sorted(self._running, key=lambda each: (len(each.pending) > 1, each.number)):
             known = stream.pending
             if len(known) > 1:
                 known = known[:prefill_left]
@@ -272,12 +274,14 @@ def _hang_under(known: Sequence[int], planned: PlannedDraft) -> Forest:
 
 
 def _cut(planned: PlannedDraft, max_nodes: int, deepest: int) -> PlannedDraft:
-    """Keep at most so many nodes, and none deeper than ``deepest`` (0: a child of the newest token)."""
+    """Keep the likeliest nodes, at most so many, and none deeper than ``deepest`` (0: a child of the newest token)."""
     depths = Forest.of(planned.tokens, planned.parents).depths
-    kept = np.flatnonzero(depths <= deepest)[:max_nodes]
+    allowed = np.flatnonzero(depths <= deepest)
+    likeliest = np.argsort(-planned.probabilities[allowed], kind="stable")[:max_nodes]
+    kept = np.sort(allowed[likeliest])
     if len(kept) == len(planned):
         return planned
     renumbered = np.full(len(planned) + 1, NO_PARENT, dtype=np.int32)  # the last entry is for NO_PARENT
     renumbered[kept] = np.arange(len(kept), dtype=np.int32)
     parents = renumbered[planned.parents[kept]]
-    return PlannedDraft(planned.tokens[kept], parents, planned.sources[kept], planned.expected)
+    return PlannedDraft(planned.tokens[kept], parents, planned.sources[kept], planned.probabilities[kept])

@@ -7,6 +7,7 @@ from typing import Final
 import grpc
 
 OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),

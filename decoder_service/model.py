@@ -64,7 +64,7 @@ class Model:
                 int(getattr(config, "num_key_value_heads", None) or num_heads),
                 int(head_dim),
                 num_blocks_for(max(options.num_cache_positions, self.context_len)),
-                options.max_rows,
+                -(-options.max_rows // 4) * 4,  # what float32 steps are padded to
                 options.dtype,
                 options.device,
             )
@@ -103,6 +103,11 @@ class Model:
             ]
         )
 
+    @property
+    def max_rows(self) -> int:
+        """Rows that a step may have."""
+        return self.cache.shape.max_rows
+
     def num_rows_for(self, num_nodes: int) -> int:
         """Rows that a step of so many nodes is padded to, so that its rows do not depend on their number.
 
@@ -110,7 +115,7 @@ class Model:
         kernels are chosen by the number of rows, so that every step has ``max_rows``.
         """
         if self.options.device.type != "cpu":
-            return self.options.max_rows
+            return self.max_rows
         if self.options.dtype == torch.bfloat16:
             return max(num_nodes, 2)
         return -(-num_nodes // 4) * 4

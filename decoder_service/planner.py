@@ -50,8 +50,7 @@ class Planner:
         ]
         kept = likeliest(trusted, budget, min_probability, row_cost)
         return [
-            _planned(tree, nodes, float(path[nodes].sum()))
-            for tree, path, nodes in zip(self._joined, paths, kept, strict=True)
+            _planned(tree, nodes, path) for tree, path, nodes in zip(self._joined, paths, kept, strict=True)
         ]
 
     def observe(self, request: int, emitted: Sequence[int]) -> None:
@@ -110,9 +109,9 @@ def pays(probabilities: Float32Array, num_requests: int, row_cost: float) -> npt
     return np.logical_and.accumulate(probabilities * cost >= before * row_cost)
 
 
-def _planned(tree: JoinedTree, nodes: Int32Array, expected: float) -> PlannedDraft:
+def _planned(tree: JoinedTree, nodes: Int32Array, path: Float32Array) -> PlannedDraft:
     """The chosen nodes of a tree; the parent of a chosen node is chosen too."""
     renumbered = np.full(len(tree.tokens) + 1, NO_PARENT, dtype=np.int32)  # the last entry is for NO_PARENT
     renumbered[nodes] = np.arange(len(nodes), dtype=np.int32)
     sources = SOURCE_OF_COLUMN[tree.estimates[nodes].argmax(axis=1)]
-    return PlannedDraft(tree.tokens[nodes], renumbered[tree.parents[nodes]], sources, expected)
+    return PlannedDraft(tree.tokens[nodes], renumbered[tree.parents[nodes]], sources, path[nodes])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 
 import structlog
 
 from decoder_service.engine import Engine
 from decoder_service.errors import DecoderError, InternalError, OverloadedError, StoppingError
-from decoder_service.request import FailedEvent, GenerationRequest
+from decoder_service.request import Event, FailedEvent, FinishedEvent, GenerationRequest
 from decoder_service.stream import Sink, Stream
 
 log = structlog.get_logger()
@@ -23,6 +24,7 @@ class Ticket:
     request: GenerationRequest
     sink: Sink
     is_cancelled: bool = False
+    is_open: bool = True  # counts against the queue's limit
     stream: Stream | None = None
 
 
@@ -63,6 +65,17 @@ class Scheduler:
             ticket = Ticket(request, sink)
             self._inbox.put(ticket)
         return ticket
+
+    def _deliver(self, ticket: Ticket, event: Event) -> None:
+        """Hand on an event; who gets the last one may submit again at once."""
+        if isinstance(event, FinishedEvent | FailedEvent):
+            self._free_place(ticket)
+        ticket.sink(event)
+
+    def _free_place(self, ticket: Ticket) -> None:
+        with self._lock:
+            self._num_open -= ticket.is_open
+            ticket.is_open = False
 
     def cancel(self, ticket: Ticket) -> None:
         """End a request at the next step; no event follows."""
@@ -110,10 +123,10 @@ class Scheduler:
     def _add(self, ticket: Ticket) -> None:
         self._tickets.append(ticket)
         try:
-            ticket.stream = self._engine.add(ticket.request, ticket.sink)
+            ticket.stream = self._engine.add(ticket.request, partial(self._deliver, ticket))
         except Exception as error:  # one bad request must not end the thread
             log.exception("a request could not be started", request_id=ticket.request.request_id)
-            ticket.sink(FailedEvent(InternalError(f"{type(error).__name__}: {error}")))
+            self._deliver(ticket, FailedEvent(InternalError(f"{type(error).__name__}: {error}")))
             return
         if ticket.is_cancelled:  # cancel() may have come before there was a stream
             ticket.stream.is_cancelled = True
@@ -126,11 +139,10 @@ class Scheduler:
 
     def _forget_finished(self) -> None:
         open_streams = set(map(id, self._engine.streams()))
-        kept = [
-            ticket
-            for ticket in self._tickets
-            if ticket.stream is not None and id(ticket.stream) in open_streams
-        ]
-        with self._lock:
-            self._num_open -= len(self._tickets) - len(kept)
+        kept = []
+        for ticket in self._tickets:
+            if ticket.stream is not None and id(ticket.stream) in open_streams:
+                kept.append(ticket)
+            else:
+                self._free_place(ticket)
         self._tickets = kept

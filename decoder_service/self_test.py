@@ -61,16 +61,24 @@ def run_self_test(model: Model, text_len: int = 80, num_compared: int = 8, seed:
 def _run(model: Model, text: Int32Array, pieces: Sequence[int]) -> _Results:
     slot = Slot()
     model.cache.reserve(slot, len(text))
-    logits = []
+    logits: list[torch.Tensor] = []
     try:
         for piece in pieces:
-            known = text[slot.length : slot.length + piece]
-            output = model.forward([SlotStep(slot, Forest.chain(known), range(piece))])
-            model.commit(output, [(slot, range(piece))])
-            logits.append(output.logits.clone())
+            logits += _extend(model, slot, text[slot.length : slot.length + piece])
         return _Results(torch.cat(logits), *model.cache.read(slot))
     finally:
         model.cache.release(slot)
+
+
+def _extend(model: Model, slot: Slot, text: Int32Array) -> list[torch.Tensor]:
+    """Append a piece of text to a slot, in one step where the model takes so many rows; its logits."""
+    logits = []
+    for start in range(0, len(text), model.max_rows):
+        known = text[start : start + model.max_rows]
+        output = model.forward([SlotStep(slot, Forest.chain(known), range(len(known)))])
+        model.commit(output, [(slot, range(len(known)))])
+        logits.append(output.logits.clone())
+    return logits
 
 
 def _run_in_trees(
@@ -80,9 +88,7 @@ def _run_in_trees(
     slot = Slot()
     model.cache.reserve(slot, len(text))
     try:
-        output = model.forward([SlotStep(slot, Forest.chain(text[:start]), range(start))])
-        model.commit(output, [(slot, range(start))])
-        logits = [output.logits.clone()]
+        logits = _extend(model, slot, text[:start])
         while slot.length < len(text):
             forest, path = _tree_with_decoys(
                 text[slot.length : slot.length + 2], rows, model.vocab_size, generator

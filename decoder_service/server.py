@@ -25,7 +25,7 @@ app = typer.Typer(
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        help="Folder or .gguf file that transformers can load. [the embedded SmolLM2-135M-Instruct]"
+        help="Folder or .gguf file that transformers can load; GGUF is converted to bfloat16. [the embedded model]"
     ),
 ]
 DtypeOption = Annotated[str | None, typer.Option(help="bfloat16 or float32. [bfloat16]")]
@@ -126,6 +126,8 @@ def _check(config: DecoderConfig, tokens: int, texts: int, *, as_json: bool) -> 
     from decoder_service.service import load
 
     loaded = load(config)
+    if tokens > loaded.model.context_len:
+        raise ConfigError(f"--tokens {tokens} is more than the context of {loaded.model.context_len}")
     reports = [run_self_test(loaded.model, tokens, min(16, tokens // 2), seed) for seed in range(texts)]
     is_exact = all(report.is_exact for report in reports)
     if as_json:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _BROKEN = "\ufffd"
 _PREFIX_TOKENS = 6
+_MOST_TOKENS_A_CHARACTER = 8  # what is broken for longer is no character
 
 Decode = Callable[[list[int]], str]
 
@@ -29,7 +30,7 @@ class TextStream:
         self._tokens.append(token)
         before = self._decode(self._tokens[self._start : self._done])
         text = self._decode(self._tokens[self._start :])
-        if text.endswith(_BROKEN) or len(text) <= len(before):
+        if text.endswith(_BROKEN) and len(self._tokens) - self._done < _MOST_TOKENS_A_CHARACTER:
             return ""
         self._done = len(self._tokens)
         self._start = max(0, self._done - _PREFIX_TOKENS)

@@ -98,9 +98,9 @@ def test_drafts_without_sources_mean_plain_decoding() -> None:
 
 
 def test_what_a_request_says_of_drafts_is_taken() -> None:
-    options = pb.DraftOptions(sources=["index"], max_nodes=0, namespace="mine", learn=False)
+    options = pb.DraftOptions(sources=["index"], max_nodes=5, namespace="mine", learn=False)
     choice = converted(asking(drafts=options)).drafts
-    assert (choice.sources, choice.max_nodes) == (frozenset({Source.INDEX}), 0)
+    assert (choice.sources, choice.max_nodes) == (frozenset({Source.INDEX}), 5)
     assert (choice.namespace, choice.learn) == ("mine", False)
 
 
@@ -223,3 +223,8 @@ def finished_event(reason: FinishReason) -> FinishedEvent:
         waits_ms=[1.0, 2.0, 9.0],
     )
     return FinishedEvent(reason, "", 0, "", 12, stats, Timings(10.0, 11.0, 13.0, 17.0), ["beware"])
+
+
+def test_no_draft_nodes_means_no_sources() -> None:
+    choice = converted(asking(drafts=pb.DraftOptions(sources=["own", "index"], max_nodes=0))).drafts
+    assert choice.sources == frozenset()

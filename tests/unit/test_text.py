@@ -98,3 +98,28 @@ def test_what_is_held_at_the_end_is_flushed_once() -> None:
     stop = StopStrings(("<end>",))
     assert stop.push("a<e") == ("a", None)
     assert (stop.flush(), stop.flush()) == ("<e", "")
+
+
+def test_bytes_that_never_become_a_character_do_not_hold_text_back_forever() -> None:
+    decoded: list[int] = []
+
+    def decode(tokens: list[int]) -> str:
+        decoded.append(len(tokens))
+        return "\ufffd" * len(tokens)
+
+    stream = TextStream(decode)
+    shown = "".join(stream.push(token) for token in range(200))
+    assert len(shown) > 150
+    assert max(decoded) < 32
+
+
+def test_tokens_without_text_are_not_decoded_again_and_again() -> None:
+    decoded: list[int] = []
+
+    def decode(tokens: list[int]) -> str:
+        decoded.append(len(tokens))
+        return ""
+
+    stream = TextStream(decode)
+    assert "".join(stream.push(token) for token in range(200)) == ""
+    assert max(decoded) < 32

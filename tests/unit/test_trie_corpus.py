@@ -26,7 +26,17 @@ def test_jsonl_holds_texts_conversations_and_tokens(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[]", "7", "{}", '{"messages": [{"role": "user"}]}', '{"tokens": ["x"]}', '{"tokens": 7}', '{"text": 7}']
+    "line",
+    [
+        "{",
+        "[]",
+        "7",
+        "{}",
+        '{"messages": [{"role": "user"}]}',
+        '{"tokens": ["x"]}',
+        '{"tokens": 7}',
+        '{"text": 7}',
+    ],
 )
 def test_a_line_that_cannot_be_understood_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "a.jsonl"

@@ -34,7 +34,7 @@ def decoder_at(address: str) -> Iterator[decoder_pb2_grpc.DecoderServiceStub]:
 
 @contextmanager
 def _calling(service: str, address: str, remedy: str) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(address, options=(("grpc.enable_http_proxy", 0),)) as channel:
         try:
             yield channel
         except grpc.RpcError as error:

@@ -508,7 +508,12 @@ def test_a_draft_that_is_cut_keeps_only_nodes_with_their_parents() -> None:
     for _ in range(50):
         size = int(generator.integers(0, 20))
         parents = np.array([int(generator.integers(-1, node)) for node in range(size)], dtype=np.int32)
-        draft = PlannedDraft(np.arange(size, dtype=np.int32), parents, np.full(size, 2, dtype=np.int8))
+        draft = PlannedDraft(
+            np.arange(size, dtype=np.int32),
+            parents,
+            np.full(size, 2, dtype=np.int8),
+            np.linspace(1, 0.5, size, dtype=np.float32),
+        )
         max_nodes, deepest = int(generator.integers(0, 22)), int(generator.integers(-1, 6))
         cut = engine_module._cut(draft, max_nodes, deepest)
         whole, kept = Forest.of(draft.tokens, draft.parents), Forest.of(cut.tokens, cut.parents)
