@@ -69,6 +69,15 @@ def test_one_bit_is_enough_to_fail(plain: Decoded, part: str) -> None:
     assert not row.passed
 
 
+def test_a_prefill_that_would_choose_another_token_fails(plain: Decoded) -> None:
+    logits = plain.computed.logits.clone()
+    logits[3, plain.output[3] ^ 1] = logits[3].max() + 1
+    row = Row("bfloat16", "greedy", "prefill")
+    row.add_prefill("prompt", plain, replace(plain.computed, logits=logits))
+    assert row.num_identical == 0
+    assert not row.passed
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -213,9 +222,9 @@ def test_the_command_exits_with_1_when_anything_differs(
     product = Product("64x64", 3, [] if passes else [8])
 
     def run(_plan: Plan, _progress: Progress) -> Outcome:
-        return Outcome([row_of(plain, plain)], {"bfloat16": [product]})
+        return Outcome([row_of(plain, plain)], {"bfloat16": [product]}, 1)
 
-    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr(command, "run_side_by_side", run)
     result = CliRunner().invoke(app, ["--limit", "1", "--json", str(tmp_path / "report.json")])
     report = json.loads((tmp_path / "report.json").read_text())
     assert (result.exit_code, report["passed"]) == (0 if passes else 1, passes)

@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from transformers.utils.logging import disable_progress_bar
 
-from tests.verify.matrix import WAYS, Plan, run
+from tests.verify.matrix import WAYS, Plan
 from tests.verify.matrix import Progress as Report
 from tests.verify.prompts import OWN_PROMPTS, load_prompts, spread
 from tests.verify.report import as_json, show
+from tests.verify.side_by_side import run_side_by_side
 
 
 def main(
@@ -47,7 +48,7 @@ def main(
     disable_progress_bar()
     began = time.monotonic()
     with _progress(plan.num_units) as progress:
-        outcome = run(plan, progress)
+        outcome = run_side_by_side(plan, progress)
     seconds = time.monotonic() - began
     show(outcome, seconds, Console(width=None if sys.stdout.isatty() else 150))
     if json_file is not None:

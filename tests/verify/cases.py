@@ -24,9 +24,12 @@ MODES: Final = ("greedy", "sampled")
 
 
 def cases(prompts: Sequence[Int32Array], mode: str, max_tokens: int) -> list[GenerationRequest]:
-    """One plain request a prompt; when sampled, the parameters take turns and every prompt has its own seed."""
+    """One plain request a prompt; when sampled, the parameters take turns and every prompt has its own seed.
+
+    They end after ``max_tokens`` and nowhere else.
+    """
     return [
-        request(prompt, max_tokens=max_tokens, sampling=_sampling(mode, number))
+        request(prompt, max_tokens=max_tokens, sampling=_sampling(mode, number), ignore_eos=True)
         for number, prompt in enumerate(prompts)
     ]
 

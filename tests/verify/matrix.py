@@ -1,7 +1,7 @@
 """The runs: every prompt, greedy and sampled, plain and in every other way, in each number type.
 
-What all ways are compared with is plain decoding, one token a step and request, several requests at once to save
-time; that it is the same as plain decoding of one request alone is one of the ways.
+What all ways are compared with is plain decoding of one request alone, one token a step. End tokens end nothing, so
+that every text has as many tokens as were asked for.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ AT_ONCE = 8
 CONTEXT_LEN = 2048
 ENGINE = replace(CONFIG, max_streams=AT_ONCE)
 PREFILL_ROWS = 156  # another number than the engine's, so that pieces end elsewhere
-PLAIN_ALONE = f"plain, alone (1 prompt in {AT_ONCE})"
+PLAIN_TOGETHER = f"plain, {AT_ONCE} at once"
 ALONE, TOGETHER, GARBAGE = "drafts, alone", f"drafts, {AT_ONCE} at once", f"random drafts, {AT_ONCE} at once"
 PREFILL, GENERATE = "one prefill of the text", "transformers' generate"
 WAYS = {
-    "plain-alone": PLAIN_ALONE,
+    "plain-together": PLAIN_TOGETHER,
     "alone": ALONE,
     "together": TOGETHER,
     "random": GARBAGE,
@@ -69,6 +69,7 @@ class Outcome:
 
     rows: list[Row]
     products: dict[str, list[Product]]  # by number type
+    num_threads: int  # that one run computed with
 
     @property
     def passed(self) -> bool:
@@ -78,11 +79,9 @@ class Outcome:
 
 
 def ways_of(dtype: str, mode: str) -> list[str]:
-    """What plain decoding is compared with. The slow ways in float32 are run once, greedy."""
-    ways = [PLAIN_ALONE, ALONE, TOGETHER, PREFILL]
-    if (dtype, mode) == ("float32", "greedy"):
-        return [*ways, GARBAGE, GENERATE]
-    return [*ways, GARBAGE] if dtype == "bfloat16" else ways
+    """What plain decoding is compared with; transformers in float32 and greedy alone, where it computes the same."""
+    ways = [PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE, PREFILL]
+    return [*ways, GENERATE] if (dtype, mode) == ("float32", "greedy") else ways
 
 
 def load(dtype: str, files: ModelFiles | None = None) -> LoadedModel:
@@ -99,7 +98,7 @@ def load(dtype: str, files: ModelFiles | None = None) -> LoadedModel:
 
 def run(plan: Plan, progress: Progress = lambda _what, _count: None) -> Outcome:
     """Run everything."""
-    outcome = Outcome([], {})
+    outcome = Outcome([], {}, torch.get_num_threads())
     for dtype in plan.dtypes:
         loaded = load(dtype)
         outcome.products[dtype] = check_products(loaded.model)
@@ -118,11 +117,8 @@ def run_mode(loaded: LoadedModel, dtype: str, mode: str, plan: Plan, progress: P
         group = Group(loaded, plan.prompts[first : first + AT_ONCE], requests[first : first + AT_ONCE])
         plain = group.plain()
         progress(f"{dtype} {mode}: plain", len(group.prompts))
-        if PLAIN_ALONE in rows:
-            rows[PLAIN_ALONE].add_decoded(group.names[0], plain[0], group.first_alone())
-            progress(f"{dtype} {mode}: {PLAIN_ALONE}", len(group.prompts))
-        for way in [way for way in (ALONE, TOGETHER, GARBAGE) if way in rows]:
-            for name, one, other in zip(group.names, plain, group.drafted(way, plain), strict=True):
+        for way in [way for way in (PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE) if way in rows]:
+            for name, one, other in zip(group.names, plain, group.decoded(way, plain), strict=True):
                 rows[way].add_decoded(name, one, other)
             progress(f"{dtype} {mode}: {way}", len(group.prompts))
         if PREFILL in rows:
@@ -151,15 +147,13 @@ class Group:
         return [prompt.name for prompt in self.prompts]
 
     def plain(self) -> list[Decoded]:
-        """One token a step and request."""
-        return decode(self.loaded, self.requests, config=ENGINE)
+        """One token a step, with nobody beside it."""
+        return decode_alone(self.loaded, self.requests)
 
-    def first_alone(self) -> Decoded:
-        """The first prompt, one token a step, with nobody beside it."""
-        return decode_alone(self.loaded, self.requests[:1])[0]
-
-    def drafted(self, way: str, plain: Sequence[Decoded]) -> list[Decoded]:
-        """With drafts from the requests' own text and from a source that fits the way."""
+    def decoded(self, way: str, plain: Sequence[Decoded]) -> list[Decoded]:
+        """Together and plain, or with drafts from the requests' own text and from a source that fits the way."""
+        if way == PLAIN_TOGETHER:
+            return decode(self.loaded, self.requests, config=ENGINE)
         requests = [replace(each, drafts=DRAFTED) for each in self.requests]
         if way == ALONE:
             return [decode(self.loaded, [each], self._sources(way, plain))[0] for each in requests]

@@ -19,11 +19,11 @@ from tests.verify.row import Row
 MAX_PROBLEMS = 5
 
 
-def machine() -> dict[str, str]:
+def machine(num_threads: int) -> dict[str, str]:
     """What the results may depend on."""
     return {
         "cpu": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores",
-        "threads": str(torch.get_num_threads()),
+        "threads": str(num_threads),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -37,7 +37,7 @@ def as_json(outcome: Outcome, seconds: float) -> dict[str, Any]:
     return {
         "passed": outcome.passed,
         "seconds": round(seconds, 1),
-        "machine": machine(),
+        "machine": machine(outcome.num_threads),
         "rows": [_row_json(row) for row in outcome.rows],
         "products": {
             dtype: [
@@ -63,7 +63,9 @@ def show(outcome: Outcome, seconds: float, console: Console) -> None:
     _show_products(outcome, console)
     for row in outcome.rows:
         _show_notes(row, console)
-    console.print(", ".join(f"{name} {value}" for name, value in machine().items()), soft_wrap=True)
+    console.print(
+        ", ".join(f"{name} {value}" for name, value in machine(outcome.num_threads).items()), soft_wrap=True
+    )
     verdict = "every bit is equal" if outcome.passed else "THERE ARE DIFFERENCES"
     console.print(f"{verdict} ({seconds:.0f} s)", style="bold green" if outcome.passed else "bold red")
 

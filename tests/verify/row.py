@@ -50,7 +50,7 @@ class Row:
     def add_prefill(self, name: str, plain: Decoded, computed: Computed) -> None:
         """Count a prompt whose final text was computed as a prompt; its logits must choose the same tokens."""
         self._count(plain)
-        self.num_identical += 1
+        self.num_identical += _likeliest(plain.computed) == _likeliest(computed)
         self._add_computed(name, plain.computed, computed)
 
     def add_generated(self, name: str, plain: Decoded, generated: Generated) -> None:
@@ -80,6 +80,10 @@ class Row:
             self.num_same_cache += 1
         else:
             self.problems.append(f"{name}: keys or values differ")
+
+
+def _likeliest(computed: Computed) -> list[int]:
+    return computed.logits.argmax(dim=-1).tolist()
 
 
 def _describe(plain: Decoded, other: Decoded) -> str:
