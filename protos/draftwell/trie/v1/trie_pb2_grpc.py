@@ -70,6 +70,46 @@ class TrieServiceStub(object):
                 request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.DeleteNamespaceRequest.SerializeToString,
                 response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.DeleteNamespaceResponse.FromString,
                 _registered_method=True)
+        self.UpdateNamespace = channel.unary_unary(
+                '/draftwell.trie.v1.TrieService/UpdateNamespace',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.UpdateNamespaceRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.UpdateNamespaceResponse.FromString,
+                _registered_method=True)
+        self.CopyNamespace = channel.unary_unary(
+                '/draftwell.trie.v1.TrieService/CopyNamespace',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.CopyNamespaceRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.CopyNamespaceResponse.FromString,
+                _registered_method=True)
+        self.ExportNamespace = channel.unary_stream(
+                '/draftwell.trie.v1.TrieService/ExportNamespace',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ExportNamespaceRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ExportNamespaceResponse.FromString,
+                _registered_method=True)
+        self.ImportNamespace = channel.stream_unary(
+                '/draftwell.trie.v1.TrieService/ImportNamespace',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ImportNamespaceRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ImportNamespaceResponse.FromString,
+                _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/draftwell.trie.v1.TrieService/Forget',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ForgetResponse.FromString,
+                _registered_method=True)
+        self.GetTopDrafts = channel.unary_unary(
+                '/draftwell.trie.v1.TrieService/GetTopDrafts',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.GetTopDraftsRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.GetTopDraftsResponse.FromString,
+                _registered_method=True)
+        self.WriteSnapshot = channel.unary_unary(
+                '/draftwell.trie.v1.TrieService/WriteSnapshot',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.WriteSnapshotRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.WriteSnapshotResponse.FromString,
+                _registered_method=True)
+        self.VerifyNamespace = channel.unary_unary(
+                '/draftwell.trie.v1.TrieService/VerifyNamespace',
+                request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.VerifyNamespaceRequest.SerializeToString,
+                response_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.VerifyNamespaceResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/draftwell.trie.v1.TrieService/GetServerInfo',
                 request_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.GetServerInfoRequest.SerializeToString,
@@ -126,7 +166,63 @@ class TrieServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteNamespace(self, request, context):
-        """Deletes a namespace from memory and from the system of record.
+        """Deletes a namespace from the system of record and from the memory of every replica.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateNamespace(self, request, context):
+        """Changes the limits of a namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CopyNamespace(self, request, context):
+        """Makes a new namespace that holds what another one holds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportNamespace(self, request, context):
+        """Writes a namespace out as one file, in pieces: versioned and checksummed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportNamespace(self, request_iterator, context):
+        """Makes a new namespace from what ExportNamespace wrote.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """Takes back what one sequence taught, on every replica.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTopDrafts(self, request, context):
+        """What is drafted most from a namespace at this replica.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteSnapshot(self, request, context):
+        """Writes a snapshot now, at whichever replica is asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyNamespace(self, request, context):
+        """Checks the memory of this replica and what is stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,6 +272,46 @@ def add_TrieServiceServicer_to_server(servicer, server):
                     servicer.DeleteNamespace,
                     request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.DeleteNamespaceRequest.FromString,
                     response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.DeleteNamespaceResponse.SerializeToString,
+            ),
+            'UpdateNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateNamespace,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.UpdateNamespaceRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.UpdateNamespaceResponse.SerializeToString,
+            ),
+            'CopyNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.CopyNamespace,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.CopyNamespaceRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.CopyNamespaceResponse.SerializeToString,
+            ),
+            'ExportNamespace': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportNamespace,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ExportNamespaceRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ExportNamespaceResponse.SerializeToString,
+            ),
+            'ImportNamespace': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportNamespace,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ImportNamespaceRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ImportNamespaceResponse.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ForgetRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.ForgetResponse.SerializeToString,
+            ),
+            'GetTopDrafts': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTopDrafts,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.GetTopDraftsRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.GetTopDraftsResponse.SerializeToString,
+            ),
+            'WriteSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteSnapshot,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.WriteSnapshotRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.WriteSnapshotResponse.SerializeToString,
+            ),
+            'VerifyNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyNamespace,
+                    request_deserializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.VerifyNamespaceRequest.FromString,
+                    response_serializer=draftwell_dot_trie_dot_v1_dot_trie__pb2.VerifyNamespaceResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -373,6 +509,222 @@ class TrieService(object):
             '/draftwell.trie.v1.TrieService/DeleteNamespace',
             draftwell_dot_trie_dot_v1_dot_trie__pb2.DeleteNamespaceRequest.SerializeToString,
             draftwell_dot_trie_dot_v1_dot_trie__pb2.DeleteNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/UpdateNamespace',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.UpdateNamespaceRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.UpdateNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/CopyNamespace',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.CopyNamespaceRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.CopyNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/ExportNamespace',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.ExportNamespaceRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.ExportNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportNamespace(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/draftwell.trie.v1.TrieService/ImportNamespace',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.ImportNamespaceRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.ImportNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/Forget',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.ForgetRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.ForgetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTopDrafts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/GetTopDrafts',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.GetTopDraftsRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.GetTopDraftsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/WriteSnapshot',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.WriteSnapshotRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.WriteSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.trie.v1.TrieService/VerifyNamespace',
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.VerifyNamespaceRequest.SerializeToString,
+            draftwell_dot_trie_dot_v1_dot_trie__pb2.VerifyNamespaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

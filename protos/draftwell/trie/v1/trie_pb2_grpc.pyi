@@ -65,7 +65,55 @@ class TrieServiceStub:
         draftwell.trie.v1.trie_pb2.DeleteNamespaceRequest,
         draftwell.trie.v1.trie_pb2.DeleteNamespaceResponse,
     ]
-    """Deletes a namespace from memory and from the system of record."""
+    """Deletes a namespace from the system of record and from the memory of every replica."""
+
+    UpdateNamespace: grpc.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.UpdateNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.UpdateNamespaceResponse,
+    ]
+    """Changes the limits of a namespace."""
+
+    CopyNamespace: grpc.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.CopyNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.CopyNamespaceResponse,
+    ]
+    """Makes a new namespace that holds what another one holds."""
+
+    ExportNamespace: grpc.UnaryStreamMultiCallable[
+        draftwell.trie.v1.trie_pb2.ExportNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.ExportNamespaceResponse,
+    ]
+    """Writes a namespace out as one file, in pieces: versioned and checksummed."""
+
+    ImportNamespace: grpc.StreamUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.ImportNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.ImportNamespaceResponse,
+    ]
+    """Makes a new namespace from what ExportNamespace wrote."""
+
+    Forget: grpc.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.ForgetRequest,
+        draftwell.trie.v1.trie_pb2.ForgetResponse,
+    ]
+    """Takes back what one sequence taught, on every replica."""
+
+    GetTopDrafts: grpc.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.GetTopDraftsRequest,
+        draftwell.trie.v1.trie_pb2.GetTopDraftsResponse,
+    ]
+    """What is drafted most from a namespace at this replica."""
+
+    WriteSnapshot: grpc.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.WriteSnapshotRequest,
+        draftwell.trie.v1.trie_pb2.WriteSnapshotResponse,
+    ]
+    """Writes a snapshot now, at whichever replica is asked."""
+
+    VerifyNamespace: grpc.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.VerifyNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.VerifyNamespaceResponse,
+    ]
+    """Checks the memory of this replica and what is stored."""
 
     GetServerInfo: grpc.UnaryUnaryMultiCallable[
         draftwell.trie.v1.trie_pb2.GetServerInfoRequest,
@@ -120,7 +168,55 @@ class TrieServiceAsyncStub:
         draftwell.trie.v1.trie_pb2.DeleteNamespaceRequest,
         draftwell.trie.v1.trie_pb2.DeleteNamespaceResponse,
     ]
-    """Deletes a namespace from memory and from the system of record."""
+    """Deletes a namespace from the system of record and from the memory of every replica."""
+
+    UpdateNamespace: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.UpdateNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.UpdateNamespaceResponse,
+    ]
+    """Changes the limits of a namespace."""
+
+    CopyNamespace: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.CopyNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.CopyNamespaceResponse,
+    ]
+    """Makes a new namespace that holds what another one holds."""
+
+    ExportNamespace: grpc.aio.UnaryStreamMultiCallable[
+        draftwell.trie.v1.trie_pb2.ExportNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.ExportNamespaceResponse,
+    ]
+    """Writes a namespace out as one file, in pieces: versioned and checksummed."""
+
+    ImportNamespace: grpc.aio.StreamUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.ImportNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.ImportNamespaceResponse,
+    ]
+    """Makes a new namespace from what ExportNamespace wrote."""
+
+    Forget: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.ForgetRequest,
+        draftwell.trie.v1.trie_pb2.ForgetResponse,
+    ]
+    """Takes back what one sequence taught, on every replica."""
+
+    GetTopDrafts: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.GetTopDraftsRequest,
+        draftwell.trie.v1.trie_pb2.GetTopDraftsResponse,
+    ]
+    """What is drafted most from a namespace at this replica."""
+
+    WriteSnapshot: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.WriteSnapshotRequest,
+        draftwell.trie.v1.trie_pb2.WriteSnapshotResponse,
+    ]
+    """Writes a snapshot now, at whichever replica is asked."""
+
+    VerifyNamespace: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.trie.v1.trie_pb2.VerifyNamespaceRequest,
+        draftwell.trie.v1.trie_pb2.VerifyNamespaceResponse,
+    ]
+    """Checks the memory of this replica and what is stored."""
 
     GetServerInfo: grpc.aio.UnaryUnaryMultiCallable[
         draftwell.trie.v1.trie_pb2.GetServerInfoRequest,
@@ -189,7 +285,71 @@ class TrieServiceServicer(metaclass=abc.ABCMeta):
         request: draftwell.trie.v1.trie_pb2.DeleteNamespaceRequest,
         context: _ServicerContext,
     ) -> typing.Union[draftwell.trie.v1.trie_pb2.DeleteNamespaceResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.DeleteNamespaceResponse]]:
-        """Deletes a namespace from memory and from the system of record."""
+        """Deletes a namespace from the system of record and from the memory of every replica."""
+
+    @abc.abstractmethod
+    def UpdateNamespace(
+        self,
+        request: draftwell.trie.v1.trie_pb2.UpdateNamespaceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.UpdateNamespaceResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.UpdateNamespaceResponse]]:
+        """Changes the limits of a namespace."""
+
+    @abc.abstractmethod
+    def CopyNamespace(
+        self,
+        request: draftwell.trie.v1.trie_pb2.CopyNamespaceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.CopyNamespaceResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.CopyNamespaceResponse]]:
+        """Makes a new namespace that holds what another one holds."""
+
+    @abc.abstractmethod
+    def ExportNamespace(
+        self,
+        request: draftwell.trie.v1.trie_pb2.ExportNamespaceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[draftwell.trie.v1.trie_pb2.ExportNamespaceResponse], collections.abc.AsyncIterator[draftwell.trie.v1.trie_pb2.ExportNamespaceResponse]]:
+        """Writes a namespace out as one file, in pieces: versioned and checksummed."""
+
+    @abc.abstractmethod
+    def ImportNamespace(
+        self,
+        request_iterator: _MaybeAsyncIterator[draftwell.trie.v1.trie_pb2.ImportNamespaceRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.ImportNamespaceResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.ImportNamespaceResponse]]:
+        """Makes a new namespace from what ExportNamespace wrote."""
+
+    @abc.abstractmethod
+    def Forget(
+        self,
+        request: draftwell.trie.v1.trie_pb2.ForgetRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.ForgetResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.ForgetResponse]]:
+        """Takes back what one sequence taught, on every replica."""
+
+    @abc.abstractmethod
+    def GetTopDrafts(
+        self,
+        request: draftwell.trie.v1.trie_pb2.GetTopDraftsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.GetTopDraftsResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.GetTopDraftsResponse]]:
+        """What is drafted most from a namespace at this replica."""
+
+    @abc.abstractmethod
+    def WriteSnapshot(
+        self,
+        request: draftwell.trie.v1.trie_pb2.WriteSnapshotRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.WriteSnapshotResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.WriteSnapshotResponse]]:
+        """Writes a snapshot now, at whichever replica is asked."""
+
+    @abc.abstractmethod
+    def VerifyNamespace(
+        self,
+        request: draftwell.trie.v1.trie_pb2.VerifyNamespaceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.trie.v1.trie_pb2.VerifyNamespaceResponse, collections.abc.Awaitable[draftwell.trie.v1.trie_pb2.VerifyNamespaceResponse]]:
+        """Checks the memory of this replica and what is stored."""
 
     @abc.abstractmethod
     def GetServerInfo(
