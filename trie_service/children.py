@@ -64,10 +64,25 @@ def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int)
     entries[leaf, CHILD] = LEAF_BASE - slot
     _link_last(entries, parent, leaf)
     _grow_buckets(arrays)
-    bucket = _bucket_of(parent, token, arrays.state[NUM_BUCKETS])
-    entries[leaf, CHAIN] = arrays.buckets[bucket]
-    arrays.buckets[bucket] = leaf
+    index_entry(arrays, leaf)
     return leaf
+
+
+@compiled
+def index_entry(arrays: TrieArrays, entry: int) -> None:
+    """Let ``find_child`` find an entry."""
+    entries = arrays.entries
+    bucket = _bucket_of(entries[entry, PARENT], entries[entry, TOKEN], arrays.state[NUM_BUCKETS])
+    entries[entry, CHAIN] = arrays.buckets[bucket]
+    arrays.buckets[bucket] = entry
+
+
+@compiled
+def set_num_buckets(arrays: TrieArrays, num_entries: int) -> None:
+    """Make an empty hash table for so many entries."""
+    num_buckets = max(arrays.state[NUM_BUCKETS], num_entries)
+    arrays.buckets[:num_buckets] = NONE
+    arrays.state[NUM_BUCKETS] = num_buckets
 
 
 @compiled

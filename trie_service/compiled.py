@@ -16,7 +16,15 @@ import numba
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-_SOURCES = ("trie_arrays.py", "children.py", "ngrams.py", "matching.py", "draft_prior.py", "drafting.py")
+_SOURCES = (
+    "trie_arrays.py",
+    "children.py",
+    "ngrams.py",
+    "trie_image.py",
+    "matching.py",
+    "draft_prior.py",
+    "drafting.py",
+)
 
 
 def compiled(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

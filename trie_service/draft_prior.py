@@ -80,7 +80,7 @@ def estimate_followers(
     for order in range(match[NODE_ORDER], 0, -1):
         node = match[FIRST_NODE + order]
         total = arrays.entries[node, TOTAL]
-        if total == seen_total:
+        if total <= seen_total:
             continue
         seen_total = total
         escape = strengths[order] * _num_followers(arrays, node)

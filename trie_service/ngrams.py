@@ -38,6 +38,7 @@ from trie_service.trie_arrays import (
     TOTAL,
     Int32Array,
     TrieArrays,
+    clear,
 )
 
 
@@ -55,6 +56,9 @@ def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> No
     state[NUM_SEQUENCES] += 1
     for word in words:
         while len(arrays.entries) - state[NUM_ENTRIES] < max_order + 2:
+            if state[NUM_WORDS] == 0:
+                clear(arrays)  # entries without text: a restored image had wrong counts
+                return
             evict_oldest(arrays, max_order)
         _add_occurrence(arrays, slot, max_order)
         state[NUM_TOKENS] += _weight_of(word)
@@ -164,6 +168,8 @@ def _remove_occurrence(arrays: TrieArrays, slot: int, max_order: int) -> None:
         if word < 0:
             break
         child = find_child(arrays, node, word & TOKEN_MASK)
+        if child == NONE:
+            break  # only where a restored image had wrong counts
         entries[node, TOTAL] -= _weight_of(word)
         entries[child, COUNT] -= _weight_of(word)
         node = child

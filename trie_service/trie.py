@@ -7,7 +7,11 @@ for the text that the ring holds. Once the byte bound is reached, the oldest tex
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Self
+
 import numpy as np
+import numpy.typing as npt
 
 from trie_service.ngrams import forget_sequence, insert_sequence
 from trie_service.trie_arrays import (
@@ -20,6 +24,7 @@ from trie_service.trie_arrays import (
     TrieArrays,
 )
 from trie_service.trie_check import check_trie
+from trie_service.trie_image import Image, fits, image_of, load_image, max_order_of, sequences_of
 
 DEFAULT_MAX_ORDER = 8
 DEFAULT_MAX_BYTES = 256 * 2**20
@@ -56,6 +61,36 @@ class Trie:
         """
         words = self._words_of(tokens, context_len)
         return len(words) > 0 and bool(forget_sequence(self.arrays, words, self.max_order))
+
+    def to_arrays(self) -> Image:
+        """Copy all that the trie holds into plain arrays, 16 bytes an entry and 4 a token.
+
+        About 0.2 s a million tokens. It only reads: drafts may go on in other threads, learning may not.
+        """
+        return image_of(self.arrays, self.max_order)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        image: Mapping[str, npt.NDArray[Any]],
+        *,
+        max_order: int | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> Self:
+        """The trie that ``to_arrays`` copied, about 0.2 s a million tokens.
+
+        With another ``max_order``, or fewer bytes than it takes, its text is learned anew, the newest part
+        that fits: about a second a million tokens. Raises ValueError, naming the array, for arrays that are
+        no image of a trie; hostile ones included, none of them can make it read or write out of bounds.
+        """
+        image_order = max_order_of(image)
+        trie = cls(max_order=image_order if max_order is None else max_order, max_bytes=max_bytes)
+        if fits(image, trie.arrays, trie.max_order):
+            load_image(image, trie.arrays, trie.max_order)
+            return trie
+        for words in sequences_of(image["words"]):
+            insert_sequence(trie.arrays, words[-(len(trie.arrays.ring) - 1) :], trie.max_order)
+        return trie
 
     @property
     def num_sequences(self) -> int:

@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trie_service.compiled import compiled
+
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
@@ -79,11 +81,7 @@ class TrieArrays(NamedTuple):
             ring=_reserve(ring_bytes // _BYTES_PER_WORD),
             state=np.zeros(NUM_CELLS, dtype=np.int64),
         )
-        arrays.entries[ROOT] = (NONE, NONE, 0, 0, NONE, NONE, NONE, NONE)
-        arrays.buckets[:_FIRST_BUCKETS] = NONE
-        arrays.state[FREE_ENTRY] = NONE
-        arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = 1
-        arrays.state[NUM_BUCKETS] = _FIRST_BUCKETS
+        clear(arrays)
         return arrays
 
     @property
@@ -91,6 +89,18 @@ class TrieArrays(NamedTuple):
         """Bytes that have been written at least once and so take memory."""
         words = int(self.state[PEAK_WORDS] + self.state[NUM_BUCKETS])
         return _BYTES_PER_WORD * words + 4 * NUM_COLUMNS * int(self.state[PEAK_ENTRIES])
+
+
+@compiled
+def clear(arrays: TrieArrays) -> None:
+    """Empty a trie."""
+    arrays.state[:] = 0
+    arrays.entries[ROOT, :] = NONE
+    arrays.entries[ROOT, COUNT] = arrays.entries[ROOT, TOTAL] = 0
+    arrays.buckets[:_FIRST_BUCKETS] = NONE
+    arrays.state[FREE_ENTRY] = NONE
+    arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = 1
+    arrays.state[NUM_BUCKETS] = _FIRST_BUCKETS
 
 
 def _reserve(num_words: int) -> Int32Array:
