@@ -16,6 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from trie_service.config import TrieConfig
 from trie_service.drafting import DraftLimits, draft
+from trie_service.draining import StreamDrain
 from trie_service.embedded_store import EmbeddedServer
 from trie_service.errors import ConfigError, StoreUnavailableError
 from trie_service.follow import Follower
@@ -108,7 +109,8 @@ async def _connect(store: RedisStore) -> None:
 @asynccontextmanager
 async def listening(config: TrieConfig, index: DraftIndex, health: Health) -> AsyncIterator[str]:
     """A started gRPC server; gives the address it got."""
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+    drain = StreamDrain()
+    server = grpc.aio.server(interceptors=[drain], options=SERVER_OPTIONS)
     trie_pb2_grpc.add_TrieServiceServicer_to_server(TrieServicer(index), server)
     health.add_to(server)
     names = (*DRAFT_SERVICES[1:], "grpc.health.v1.Health", reflection.SERVICE_NAME)
@@ -120,6 +122,7 @@ async def listening(config: TrieConfig, index: DraftIndex, health: Health) -> As
     finally:
         log.info("stopping")
         await health.stop()
+        drain.close()
         await server.stop(config.stop_grace_s)
 
 
