@@ -1,0 +1,44 @@
+"""The command that asks an index: suggest."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from trie_service.admin.asking import Question, ask_index, namespace_for
+from trie_service.admin.drawing import print_json, suggestion_json, suggestion_tree
+from trie_service.admin.options import AsJson, Decoder, Namespace
+from trie_service.admin.session import services
+
+
+def suggest(  # noqa: PLR0913, PLR0917 - one parameter a flag
+    context: typer.Context,
+    text: Annotated[str | None, typer.Argument(help="The text to continue; needs --decoder.")] = None,
+    namespace: Namespace = None,
+    decoder: Decoder = None,
+    tokens: Annotated[
+        str | None, typer.Option(help="Token ids to continue instead of a text, for example 1,2,3.")
+    ] = None,
+    max_nodes: Annotated[int, typer.Option(min=0, help="Most nodes; 0: the server's default.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the draft tree that the index has for a context."""
+    if (text is None) == (tokens is None) or (text is not None and decoder is None):
+        raise typer.BadParameter("give a TEXT with --decoder, or --tokens")
+    asked = text if text is not None else _token_ids(tokens or "")
+    with services(context, decoder) as (trie, tokenizer):
+        question = Question(namespace_for(tokenizer, namespace), asked, max_nodes)
+        suggestion = ask_index(trie, tokenizer, question)
+    if as_json:
+        print_json(suggestion_json(suggestion))
+    else:
+        Console().print(suggestion_tree(text or tokens or "", suggestion))
+
+
+def _token_ids(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"--tokens {text!r} is not a list of numbers such as 1,2,3") from error
