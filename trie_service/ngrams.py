@@ -104,6 +104,26 @@ def forget_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> bo
 
 
 @compiled
+def evict_words(arrays: TrieArrays, num_words: int, max_order: int) -> None:
+    """Take so many of the oldest words out, fewer where there are fewer."""
+    for _ in range(min(num_words, arrays.state[NUM_WORDS])):
+        evict_oldest(arrays, max_order)
+
+
+@compiled
+def forget_at(arrays: TrieArrays, offset: int, max_order: int) -> int:
+    """Take the sequence out whose first word is ``offset`` words after the oldest one.
+
+    Returns the words that it takes in the ring, its separator included; 1 where it was forgotten before.
+    """
+    slot = (arrays.state[TAIL] + offset) % len(arrays.ring)
+    length = _sequence_len(arrays, slot, arrays.state[NUM_WORDS] - offset)
+    if arrays.ring[(slot + length) % len(arrays.ring)] == SEPARATOR:
+        _erase(arrays, slot, length, max_order)
+    return length + 1
+
+
+@compiled
 def next_slot(arrays: TrieArrays, slot: int) -> int:
     """The ring slot after ``slot``."""
     return slot + 1 if slot + 1 < len(arrays.ring) else 0

@@ -13,12 +13,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from trie_service.ngrams import forget_sequence, insert_sequence
+from trie_service.ngrams import evict_words, forget_at, forget_sequence, insert_sequence
 from trie_service.trie_arrays import (
     CONTEXT_FLAG,
     NUM_ENTRIES,
     NUM_SEQUENCES,
     NUM_TOKENS,
+    NUM_WORDS,
     TOKEN_MASK,
     Int32Array,
     TrieArrays,
@@ -62,6 +63,20 @@ class Trie:
         words = self._words_of(tokens, context_len)
         return len(words) > 0 and bool(forget_sequence(self.arrays, words, self.max_order))
 
+    def forget_at(self, offset: int) -> int:
+        """Take back the ``insert`` whose first word lies ``offset`` words after the oldest one of the ring.
+
+        Returns the words of the ring that it took; 1 where it was taken back before. Raises IndexError for
+        an offset past the newest word.
+        """
+        if not 0 <= offset < self.num_words:
+            raise IndexError(f"offset {offset} is not within the {self.num_words} words held")
+        return int(forget_at(self.arrays, offset, self.max_order))
+
+    def evict(self, num_words: int) -> None:
+        """Let the oldest ``num_words`` words of the ring go; about a microsecond each."""
+        evict_words(self.arrays, num_words, self.max_order)
+
     def to_arrays(self) -> Image:
         """Copy all that the trie holds into plain arrays, 16 bytes an entry and 4 a token.
 
@@ -101,6 +116,11 @@ class Trie:
     def num_tokens(self) -> int:
         """Tokens held, context not counted."""
         return int(self.arrays.state[NUM_TOKENS])
+
+    @property
+    def num_words(self) -> int:
+        """Words of the ring in use: tokens, context and one more for each ``insert``."""
+        return int(self.arrays.state[NUM_WORDS])
 
     @property
     def num_nodes(self) -> int:
