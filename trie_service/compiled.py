@@ -1,44 +1,35 @@
-"""How the index's inner loops are compiled: by Numba, without the interpreter lock, cached on disk.
-
-Numba notices that a function's own file has changed, but not the files of the functions that it
-calls. So cached code that is older than any file of compiled code is dropped at import.
-"""
+"""How the index's inner loops are compiled: by Numba, without the interpreter lock, cached on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import numba
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+from trie_service.code_cache import folder_for
 
-_SOURCES = (
-    "trie_arrays.py",
-    "children.py",
-    "ngrams.py",
-    "trie_image.py",
-    "matching.py",
-    "draft_prior.py",
-    "drafting.py",
-)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
-def compiled(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Compile ``function`` at its first call, or load it from the cache."""
-    machine_code: Callable[_Arguments, _Result] = numba.njit(nogil=True, cache=True)(function)
-    return machine_code
+    folder = folder_for(Path(inspect.getfile(function)))
+    with _cached_in(folder):
+        machine_code = numba.njit(nogil=True, cache=folder is not None)(function)
+    return cast(Callable[Parameters, Result], machine_code)
 
 
-def _drop_stale_cache(package: Path) -> None:
-    newest_source = max(source.stat().st_mtime for name in _SOURCES if (source := package / name).exists())
-    for index in (package / "__pycache__").glob("*.nbi"):
-        with suppress(OSError):
-            if index.stat().st_mtime < newest_source:
-                index.unlink()
-
-
-_drop_stale_cache(Path(__file__).parent)
+@contextmanager
+def _cached_in(folder: Path | None) -> Iterator[None]:
+    """Let Numba keep the code of functions that are decorated within in a folder."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder or "")
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
