@@ -20,6 +20,7 @@ from trie_service.trie_arrays import (
     NUM_SEQUENCES,
     NUM_TOKENS,
     NUM_WORDS,
+    TAIL,
     TOKEN_MASK,
     Int32Array,
     TrieArrays,
@@ -106,6 +107,11 @@ class Trie:
         for words in sequences_of(image["words"]):
             insert_sequence(trie.arrays, words[-(len(trie.arrays.ring) - 1) :], trie.max_order)
         return trie
+
+    def words(self, offset: int, num_words: int) -> Int32Array:
+        """Copy words of the ring, ``offset`` words after the oldest one: tokens, flagged context, marks."""
+        slots = (int(self.arrays.state[TAIL]) + offset + np.arange(num_words)) % len(self.arrays.ring)
+        return self.arrays.ring[slots]
 
     @property
     def num_sequences(self) -> int:

@@ -47,6 +47,7 @@ def test_the_oldest_words_leave(sequences: list[list[int]], num_words: int) -> N
     trie.check()
     assert trie.to_arrays()["words"].tolist() == words[num_words:]
     assert trie.num_words == len(words[num_words:])
+    assert trie.words(0, trie.num_words).tolist() == words[num_words:]
 
 
 def test_the_rest_of_a_cut_sequence_is_taken_back() -> None:
