@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trie_service import __version__
+from trie_service.abandon import leave_abandoned
 from trie_service.config import TrieConfig
 from trie_service.errors import ConfigError, TrieServiceError
 from trie_service.log import configure_logging
@@ -83,6 +84,7 @@ def main() -> None:
 def _run(config: TrieConfig) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(config))
+    leave_abandoned()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -14,6 +14,7 @@ import structlog
 from draftwell.trie.v1 import trie_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from trie_service.abandon import abandonable
 from trie_service.config import TrieConfig
 from trie_service.drafting import DraftLimits, draft
 from trie_service.draining import StreamDrain
@@ -61,7 +62,7 @@ async def _serve(config: TrieConfig) -> None:
         index.on_state = health.note
         await health.set(ServingState.LOADING)
         address = await stack.enter_async_context(listening(config, index, health))
-        await asyncio.to_thread(compile_index)
+        await abandonable(compile_index)
         follower = Follower(store, index)
         await follower.catch_up()
         index.state = ServingState.SERVING

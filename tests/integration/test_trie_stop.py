@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import grpc
 from draftwell.trie.v1 import trie_pb2 as pb
 from draftwell.trie.v1 import trie_pb2_grpc as rpc
+from trie_processes import children_of, command, is_running, until
 
 from trie_service.config import TrieConfig
 from trie_service.drafting import DraftLimits
@@ -52,3 +56,23 @@ async def test_a_stream_that_its_caller_ends_is_answered_to_the_last_request() -
         requests = [pb.DraftRequest(id=number) for number in range(5)]
         answers = rpc.TrieServiceStub(channel).Draft(iter(requests))
         assert [answer.id async for answer in answers] == [0, 1, 2, 3, 4]
+
+
+def test_a_stop_does_not_wait_for_the_first_compilation(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    service = subprocess.Popen(
+        command("--listen", "127.0.0.1:0"),
+        env=os.environ | {"NUMBA_CACHE_DIR": str(code), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with service:
+        until(lambda: any(code.rglob("*.nbc")))  # the first function of many
+        (store,) = children_of(service.pid)
+        service.terminate()
+        assert service.wait(timeout=3) == 0
+        assert not is_running(store)
+        assert service.stdout is not None
+        assert service.stdout.read() == ""  # it had not begun to serve
+    assert [path.name for path in tmp_path.iterdir()] == ["code"]
