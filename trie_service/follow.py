@@ -62,7 +62,7 @@ class Follower:
         if batch.changed:
             await self._reconcile()
         for record, entries in batch.logs.items():
-            if unreadable := sum(entry.sequence is None for entry in entries):
+            if unreadable := sum(not entry.is_readable for entry in entries):
                 log.error("log entries make no sense, skipped", namespace=record.name, entries=unreadable)
         await self._index.apply(batch)
         return bool(batch.logs)

@@ -276,11 +276,11 @@ class DraftIndex:
         if self._state is ServingState.DEGRADED:
             return
         try:
-            heads = await self._store.heads([memory.record for memory in memories])
+            stored = await self._store.stored([memory.record for memory in memories])
         except StoreUnavailableError:
             return
-        for memory, head in zip(memories, heads, strict=True):
-            memory.note_head(head)
+        for memory, kept in zip(memories, stored, strict=True):
+            memory.note_head(kept.head)
 
     def _require_loaded(self) -> None:
         if self._state is ServingState.LOADING:

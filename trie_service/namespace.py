@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 from trie_service.errors import FingerprintMismatchError, InvalidArgumentError, UnsupportedFormatError
@@ -36,10 +36,20 @@ class NamespaceRef:
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceRecord:
-    """What the store keeps of a namespace beside its log.
+class NamespaceLimits:
+    """Bounds of a namespace. 0: the service's default; for the time to live: none."""
 
-    A namespace that is deleted and created again has a new incarnation, and with it a new log.
+    max_bytes: int = 0  # of memory, at each replica
+    max_tokens_per_second: int = 0  # learned, at each replica
+    text_ttl_s: int = 0  # learned text is forgotten after so many seconds
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """What the store keeps of a namespace beside its log and its snapshot.
+
+    A namespace that is deleted and created again has a new incarnation, and with it a new log. Limits and
+    lineage change during its life: records are equal whatever these are.
     """
 
     name: str
@@ -47,6 +57,8 @@ class NamespaceRecord:
     vocab_size: int  # token ids are below this
     incarnation: str
     format_version: int = FORMAT_VERSION
+    limits: NamespaceLimits = field(default=NamespaceLimits(), compare=False)
+    lineage: str = field(default="", compare=False)  # new where a snapshot holds text that no log has held
 
     @classmethod
     def new(cls, ref: NamespaceRef, vocab_size: int) -> NamespaceRecord:

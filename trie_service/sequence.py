@@ -63,6 +63,13 @@ class TokenSequence:
             yield TokenSequence(self.sequence_id, self.tokens[begin : start + piece_len], start - begin)
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Takes back what the sequence of that name taught."""
+
+    sequence_id: str
+
+
 def checked_tokens(tokens: TokenArray, vocab_size: int) -> Int32Array:
     """Narrow token ids; raise InvalidArgumentError naming the first that is not below ``vocab_size``."""
     wrong = (tokens < 0) | (tokens >= vocab_size)

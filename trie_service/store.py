@@ -1,7 +1,8 @@
-"""The system of record as the index sees it: a registry of namespaces and a log for each.
+"""The system of record as the index sees it: a registry of namespaces, and a log and a snapshot for each.
 
 Everything that is learned goes through a log, and every replica learns by reading the logs, its own
-entries included. Two stores follow this protocol, and one contract suite runs on both.
+entries included. A snapshot holds what the log held up to a position, so that the log can be trimmed
+behind it. Two stores follow this protocol, and one contract suite runs on both.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trie_service.namespace import NamespaceRecord
-from trie_service.sequence import TokenSequence
+from trie_service.sequence import Forgotten, TokenSequence
+from trie_service.snapshot import Snapshot
 
 START = "0-0"
+MAX_RECENT_IDS = 8192  # sequence ids of a namespace that are not appended again
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,22 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One learned sequence in a namespace's log."""
+    """One entry of a namespace's log: a learned sequence, or the name of one that is taken back."""
 
     position: str  # orders the log; reading goes on after it
-    number: int  # 1 for the first entry ever appended to the log
-    sequence: TokenSequence | None  # None: what is stored makes no sense
+    number: int  # 1 for the first entry ever appended to the log, without gaps; 0: unknown
+    sequence: TokenSequence | None = None
+    forgotten: str | None = None  # a sequence id
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether what is stored makes sense."""
+        return self.sequence is not None or self.forgotten is not None
+
+    @property
+    def appended_ms(self) -> int:
+        """When it was appended, by the store's clock, in milliseconds since 1970."""
+        return int(self.position.partition("-")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +60,25 @@ class Cursors:
 class Batch:
     """What a read found after the cursors."""
 
-    changed: bool  # namespaces were created or deleted: the registry should be read again
+    changed: bool  # namespaces were created, changed or deleted: the registry should be read again
     logs: Mapping[NamespaceRecord, Sequence[LogEntry]]
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the store holds of one namespace. All zero for one that is gone."""
+
+    head: int = 0  # number of the log's newest entry
+    log_bytes: int = 0  # of the tokens in the log
+    snapshot_bytes: int = 0
+    snapshot_number: int = 0  # entries of the log that the snapshot holds
+    snapshot_ms: int = 0  # when it was written, by the store's clock, since 1970; 0: there is none
+    now_ms: int = 0  # the store's clock
+    is_snapshot_rejected: bool = False  # it was found corrupt, and no other was written yet
+
+
 class Store(Protocol):
-    """Every method raises StoreUnavailableError when the store is out of reach."""
+    """Every method raises StoreUnavailableError when the store is out of reach, StoreFullError when it has no room."""
 
     @property
     def description(self) -> str:
@@ -72,20 +99,60 @@ class Store(Protocol):
     async def find(self, name: str) -> NamespaceRecord | None:
         """One namespace."""
 
-    async def create(self, record: NamespaceRecord) -> NamespaceRecord:
-        """Create a namespace unless one of that name exists; return the one that exists now."""
+    async def create(self, record: NamespaceRecord, snapshot: Snapshot | None = None) -> NamespaceRecord:
+        """Create a namespace unless one of that name exists; return the one that exists now.
+
+        ``snapshot`` gives it first contents; its log is empty all the same, so the snapshot is kept as of START.
+        """
+
+    async def update(self, record: NamespaceRecord) -> None:
+        """Store a namespace's limits; raise NamespaceNotFoundError where that incarnation is gone."""
 
     async def delete(self, record: NamespaceRecord) -> bool:
-        """Delete a namespace and its log; False where that incarnation is gone already."""
+        """Delete a namespace, its log and its snapshot; False where that incarnation is gone already."""
 
-    async def append(self, record: NamespaceRecord, sequences: Sequence[TokenSequence]) -> None:
+    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
         """Append to a namespace's log, all or nothing.
 
-        Raises NamespaceNotFoundError where that incarnation is gone.
+        A sequence whose id is among the newest MAX_RECENT_IDS of the log, and was not forgotten since, is not
+        appended again: a call whose answer was lost may be repeated. Raises NamespaceNotFoundError where that
+        incarnation is gone.
         """
 
     async def read(self, cursors: Cursors, wait_s: float) -> Batch:
         """Entries after the cursors, a bounded number; wait up to ``wait_s`` for the first."""
 
-    async def heads(self, records: Sequence[NamespaceRecord]) -> list[int]:
-        """Number of the newest entry of each log, 0 for an empty one."""
+    async def stored(self, records: Sequence[NamespaceRecord]) -> list[Stored]:
+        """What the store holds of each namespace."""
+
+    async def acquire_lease(self, record: NamespaceRecord, owner: str, ttl_s: float) -> int | None:
+        """Take or renew the lease to write a namespace's snapshot; None while another owner has it.
+
+        The token grows with each grant; a renewal keeps it. Raises NamespaceNotFoundError where that
+        incarnation is gone.
+        """
+
+    async def release_lease(self, record: NamespaceRecord, owner: str) -> None:
+        """Give the lease back, where this owner has it."""
+
+    async def write_snapshot(self, record: NamespaceRecord, snapshot: Snapshot, token: int) -> int:
+        """Put a snapshot in the place of the old one, all at once; return its bytes in the store.
+
+        ``record.lineage`` becomes the namespace's. Raises LeaseLostError, and leaves the old one, for a token
+        older than the newest grant or a snapshot older than the one that is there;
+        NamespaceNotFoundError where that incarnation is gone.
+        """
+
+    async def read_snapshot(self, record: NamespaceRecord) -> Snapshot | None:
+        """The newest snapshot. Raises UnsupportedFormatError for one in a format that cannot be read, and
+        SnapshotCorruptError for one that is damaged or was rejected.
+        """
+
+    async def reject_snapshot(self, record: NamespaceRecord) -> None:
+        """Put a damaged snapshot aside, so that a replica that has the text in memory writes another."""
+
+    async def trim(self, record: NamespaceRecord, token: int, keep_s: float) -> int:
+        """Drop entries that the snapshot holds and that are older than ``keep_s``; return how many.
+
+        Raises LeaseLostError for a token older than the newest grant.
+        """

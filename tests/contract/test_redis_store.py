@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from redis.asyncio import Redis
 from trie_service.embedded_store import EmbeddedServer
 from trie_service.errors import StoreUnavailableError
 from trie_service.namespace import NamespaceRecord, NamespaceRef
-from trie_service.redis_store import RedisStore, log_key, meta_key, without_credentials
+from trie_service.redis_keys import log_key, meta_key
+from trie_service.redis_store import RedisStore, without_credentials
 from trie_service.sequence import TokenSequence
 from trie_service.store import START, Cursors
 
@@ -38,7 +40,7 @@ def record_of(name: str) -> NamespaceRecord:
 
 
 def sequence_of(num_tokens: int) -> TokenSequence:
-    return TokenSequence("s", np.zeros(num_tokens, dtype=np.int32))
+    return TokenSequence(uuid4().hex, np.zeros(num_tokens, dtype=np.int32))
 
 
 async def test_a_log_keeps_the_newest_tokens_up_to_its_bound_and_little_more(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -38,8 +39,8 @@ def record_of(name: str, fingerprint: str = "fp") -> NamespaceRecord:
     return NamespaceRecord.new(NamespaceRef(name, fingerprint), vocab_size=1000)
 
 
-def sequence_of(*tokens: int, context_len: int = 0, sequence_id: str = "s") -> TokenSequence:
-    return TokenSequence(sequence_id, np.array(tokens, dtype=np.int32), context_len)
+def sequence_of(*tokens: int, context_len: int = 0, sequence_id: str = "") -> TokenSequence:
+    return TokenSequence(sequence_id or uuid4().hex, np.array(tokens, dtype=np.int32), context_len)
 
 
 async def read_log(store: Store, record: NamespaceRecord) -> list[LogEntry]:
@@ -89,7 +90,9 @@ async def test_a_namespace_created_again_starts_with_an_empty_log(store: Store) 
 
 async def test_the_log_returns_what_was_appended_in_order(store: Store) -> None:
     record = await store.create(record_of("a"))
-    await store.append(record, [sequence_of(1, 2, 999, context_len=1, sequence_id="x"), sequence_of(4)])
+    await store.append(
+        record, [sequence_of(1, 2, 999, context_len=1, sequence_id="x"), sequence_of(4, sequence_id="s")]
+    )
     await store.append(record, [sequence_of(5, 6, sequence_id="ÿ")])
     entries = await read_log(store, record)
     assert [entry.sequence.tokens.tolist() for entry in entries] == [[1, 2, 999], [4], [5, 6]]
@@ -105,7 +108,7 @@ async def test_reading_goes_on_after_the_cursor(store: Store) -> None:
     await store.append(record, sequences)
     entries = await read_log(store, record)
     assert [entry.sequence.tokens.tolist() for entry in entries] == [[number] for number in range(300)]
-    assert await store.heads([record]) == [300]
+    assert [kept.head for kept in await store.stored([record])] == [300]
 
 
 async def test_logs_do_not_mix(store: Store) -> None:
@@ -113,7 +116,7 @@ async def test_logs_do_not_mix(store: Store) -> None:
     await store.append(first, [sequence_of(1)])
     await store.append(second, [sequence_of(2)])
     assert [entry.sequence.tokens.tolist() for entry in await read_log(store, second)] == [[2]]
-    assert await store.heads([first, second]) == [1, 1]
+    assert [kept.head for kept in await store.stored([first, second])] == [1, 1]
 
 
 async def test_a_waiting_reader_wakes_for_an_entry(store: Store) -> None:
