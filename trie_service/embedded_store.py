@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ import structlog
 
 from trie_service import die_with_parent
 from trie_service.errors import EmbeddedServerError
+from trie_service.runtime_folder import RuntimeFolder
 
 START_TIMEOUT_S = 60.0  # a large append-only file takes a while to load
 STOP_TIMEOUT_S = 10.0
@@ -35,23 +34,21 @@ class EmbeddedServer:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._runtime = Path(
-            tempfile.mkdtemp(prefix="draftwell-")
-        )  # short: a socket's path has 107 bytes at most
+        self._runtime = RuntimeFolder()
         self._process: Process | None = None
         self._supervisor: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
         """Where a client reaches it."""
-        return f"unix://{self._runtime / 'valkey.sock'}"
+        return f"unix://{self._runtime.path / 'valkey.sock'}"
 
     async def start(self) -> None:
         """Start it and wait until it answers; raise EmbeddedServerError where it does not."""
         try:
             await self._launch()
         except BaseException:
-            shutil.rmtree(self._runtime, ignore_errors=True)
+            self._runtime.remove()
             raise
         self._supervisor = asyncio.create_task(self._supervise())
 
@@ -62,10 +59,10 @@ class EmbeddedServer:
             with suppress(asyncio.CancelledError):
                 await self._supervisor
         await self._end()
-        shutil.rmtree(self._runtime, ignore_errors=True)
+        self._runtime.remove()
 
     async def _launch(self) -> None:
-        arguments = _launch_command(self._runtime, self._folder)
+        arguments = _launch_command(self._runtime.path, self._folder)
         self._process = await asyncio.create_subprocess_exec(
             *arguments, stdout=PIPE, stderr=STDOUT, start_new_session=True
         )
