@@ -115,14 +115,18 @@ def test_failures_say_what_to_do(replica: Replica, decoder: str, tmp_path: Path)
         (admin("namespaces", "--trie", "x"), 2, "--trie"),
         (admin("--trie", f"127.0.0.1:{free_port()}", "stats"), 1, "start one with `trie-service`"),
         (admin("stats", "none", replica=replica), 1, "namespace 'none' does not exist"),
-        (admin("warm", str(rows), replica=replica), 1, "a.jsonl:1: text must be tokenized"),
-        (admin("warm", str(tmp_path / "none.txt"), replica=replica), 2, "does not exist"),
+        (admin("warm", str(rows), "-n", "taken", replica=replica), 1, "a.jsonl:1: text must be tokenized"),
+        (admin("warm", str(tmp_path / "none.txt"), replica=replica), 2, "no such file"),
         (
             admin("warm", str(rows), "-n", "taken", "--decoder", decoder, replica=replica),
             1,
             "'fp', not 'bytes'",
         ),
-        (admin("suggest", "text", replica=replica), 2, "give a TEXT with --decoder, or --tokens"),
+        (
+            admin("suggest", "text", replica=replica),
+            2,
+            "give a TEXT with --decoder or --tokenizer, or --tokens",
+        ),
         (admin("suggest", "--tokens", "1,x", replica=replica), 2, "'1,x'"),
         (admin("suggest", "--tokens", "-1", "-n", "taken", replica=replica), 1, "token id"),
     ]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from trie_service.admin.asking import Question, ask_index, namespace_for
 from trie_service.admin.drawing import print_json, suggestion_json, suggestion_tree
-from trie_service.admin.options import AsJson, Decoder, Namespace
+from trie_service.admin.options import AsJson, Decoder, Namespace, TokenizerFolder, one_tokenizer
 from trie_service.admin.session import services
 
 
@@ -18,6 +18,7 @@ def suggest(  # noqa: PLR0913, PLR0917 - one parameter a flag
     text: Annotated[str | None, typer.Argument(help="The text to continue; needs --decoder.")] = None,
     namespace: Namespace = None,
     decoder: Decoder = None,
+    tokenizer: TokenizerFolder = None,
     tokens: Annotated[
         str | None, typer.Option(help="Token ids to continue instead of a text, for example 1,2,3.")
     ] = None,
@@ -25,12 +26,13 @@ def suggest(  # noqa: PLR0913, PLR0917 - one parameter a flag
     as_json: AsJson = False,
 ) -> None:
     """Draw the draft tree that the index has for a context."""
-    if (text is None) == (tokens is None) or (text is not None and decoder is None):
-        raise typer.BadParameter("give a TEXT with --decoder, or --tokens")
+    named = one_tokenizer(decoder, tokenizer)
+    if (text is None) == (tokens is None) or (text is not None and named is None):
+        raise typer.BadParameter("give a TEXT with --decoder or --tokenizer, or --tokens")
     asked = text if text is not None else _token_ids(tokens or "")
-    with services(context, decoder) as (trie, tokenizer):
-        question = Question(namespace_for(tokenizer, namespace), asked, max_nodes)
-        suggestion = ask_index(trie, tokenizer, question)
+    with services(context, named) as (trie, vocabulary):
+        question = Question(namespace_for(vocabulary, namespace), asked, max_nodes)
+        suggestion = ask_index(trie, vocabulary, question)
     if as_json:
         print_json(suggestion_json(suggestion))
     else:

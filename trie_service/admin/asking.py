@@ -10,7 +10,9 @@ from draftwell.trie.v1.trie_pb2_grpc import TrieServiceStub
 
 from trie_service.admin.connection import CALL_TIMEOUT_S
 from trie_service.admin.errors import AdminError
-from trie_service.admin.tokenizer import RemoteTokenizer
+from trie_service.admin.tokenizer import Refusal, Tokenizer
+
+DEFAULT_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,9 @@ class Suggestion:
     pieces: Sequence[str]  # [node], the token id as text where no tokenizer is at hand
 
 
-def ask_index(trie: TrieServiceStub, tokenizer: RemoteTokenizer | None, question: Question) -> Suggestion:
-    """One draft; raise AdminError for token ids that are none and grpc.RpcError for a call that fails."""
-    content = question.content
-    if isinstance(content, str):
-        assert tokenizer is not None
-        context: Sequence[int] = tokenizer.ask(content)()
-    else:
-        context = content
+def ask_index(trie: TrieServiceStub, tokenizer: Tokenizer | None, question: Question) -> Suggestion:
+    """One draft; raise AdminError for a context that is none and grpc.RpcError for a call that fails."""
+    context = _context(tokenizer, question.content)
     fingerprint = tokenizer.vocabulary().fingerprint if tokenizer else ""
     try:
         query = pb.DraftQuery(
@@ -49,18 +46,32 @@ def ask_index(trie: TrieServiceStub, tokenizer: RemoteTokenizer | None, question
     except ValueError as error:
         raise AdminError(f"a token id is none: {error}") from error
     draft = trie.Suggest(pb.SuggestRequest(query=query), timeout=CALL_TIMEOUT_S).draft
-    pieces = tokenizer.pieces(draft.tokens) if tokenizer and draft.tokens else [str(t) for t in draft.tokens]
-    return Suggestion(context, draft, pieces)
+    return Suggestion(context, draft, pieces_of(tokenizer, draft.tokens))
 
 
-def namespace_for(tokenizer: RemoteTokenizer | None, name: str | None) -> str:
+def pieces_of(tokenizer: Tokenizer | None, tokens: Sequence[int]) -> list[str]:
+    """The text of each token alone; its id where no tokenizer is at hand."""
+    return tokenizer.pieces(tokens) if tokenizer else [str(token) for token in tokens]
+
+
+def namespace_for(tokenizer: Tokenizer | None, name: str | None) -> str:
     """The namespace of that name; without one the decoder's own, or "default" where no decoder is asked."""
     if name is not None:
         return name
-    return tokenizer.vocabulary().default_namespace if tokenizer else "default"
+    return tokenizer.vocabulary().default_namespace if tokenizer else DEFAULT_NAMESPACE
 
 
-def vocabulary_ref(trie: TrieServiceStub, tokenizer: RemoteTokenizer, namespace: str) -> pb.NamespaceRef:
+def _context(tokenizer: Tokenizer | None, content: str | Sequence[int]) -> Sequence[int]:
+    if not isinstance(content, str):
+        return content
+    assert tokenizer is not None
+    (tokens,) = tokenizer.tokenize([content])
+    if isinstance(tokens, Refusal):
+        raise AdminError(tokens.reason)
+    return [int(token) for token in tokens]
+
+
+def vocabulary_ref(trie: TrieServiceStub, tokenizer: Tokenizer, namespace: str) -> pb.NamespaceRef:
     """The namespace for a tokenizer's tokens, created where there is none.
 
     Raises grpc.RpcError where it belongs to another tokenizer.

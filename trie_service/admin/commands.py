@@ -14,8 +14,10 @@ from trie_service.admin.warm_commands import warm
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Look at a draft index, ask it, warm it.",
+    help="Look at a draft index, ask it, warm it, look after it.",
 )
 
 
@@ -33,7 +35,7 @@ def settings(
 app.command(epilog="Example: trie-admin namespaces")(namespaces)
 app.command(epilog="Example: trie-admin stats support-chat --json")(stats)
 app.command(epilog='Example: trie-admin suggest "def main(" -n code --decoder 127.0.0.1:50051')(suggest)
-app.command(epilog="Example: trie-admin warm answers.jsonl -n support --decoder 127.0.0.1:50051")(warm)
+app.command()(warm)
 
 
 def main() -> None:

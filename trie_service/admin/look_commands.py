@@ -13,12 +13,12 @@ from rich.console import Console
 from trie_service.admin.connection import CALL_TIMEOUT_S
 from trie_service.admin.drawing import namespace_json, namespace_table, print_json
 from trie_service.admin.options import AsJson
-from trie_service.admin.session import services
+from trie_service.admin.session import trie_service
 
 
 def namespaces(context: typer.Context, as_json: AsJson = False) -> None:
     """List the namespaces with their statistics."""
-    with services(context, decoder=None) as (trie, _):
+    with trie_service(context) as trie:
         found = _namespaces(trie, None)
     _show_namespaces(found, as_json=as_json)
 
@@ -29,7 +29,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Show what the replica holds and how it fares."""
-    with services(context, decoder=None) as (trie, _):
+    with trie_service(context) as trie:
         info = trie.GetServerInfo(pb.GetServerInfoRequest(), timeout=CALL_TIMEOUT_S)
         found = _namespaces(trie, namespace)
     state = pb.ServingState.Name(info.state).removeprefix("SERVING_STATE_").lower()

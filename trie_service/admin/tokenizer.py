@@ -1,15 +1,20 @@
-"""Text to tokens and back, by the decoder that owns the tokenizer."""
+"""Text to tokens and back, by the decoder that owns the tokenizer, or whatever knows the same one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import grpc
+import numpy as np
 from draftwell.decoder.v1 import decoder_pb2 as pb
-from draftwell.decoder.v1.decoder_pb2_grpc import DecoderServiceStub
 
-from trie_service.admin.connection import CALL_TIMEOUT_S
+from trie_service.admin.connection import CALL_TIMEOUT_S, Decoder
 from trie_service.admin.corpus import Conversation
+from trie_service.admin.corpus.document import TokenArray
+
+Text = str | Conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +26,71 @@ class Vocabulary:
     default_namespace: str  # of the decoder's requests that do not say
 
 
-class RemoteTokenizer:
-    """A decoder's tokenizer. Its calls raise grpc.RpcError."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A text that the tokenizer does not take."""
 
-    def __init__(self, decoder: DecoderServiceStub) -> None:
-        self._decoder = decoder
+    reason: str
+
+
+class Tokenizer(Protocol):
+    """Knows what token ids mean. Its calls raise AdminError."""
 
     def vocabulary(self) -> Vocabulary:
-        """Fingerprint, size and the decoder's own namespace."""
-        model = self._decoder.GetModel(pb.GetModelRequest(), timeout=CALL_TIMEOUT_S)
-        return Vocabulary(model.fingerprint, model.vocab_size, model.default_namespace)
+        """Fingerprint, size and namespace."""
+        ...
 
-    def ask(self, content: str | Conversation) -> Callable[[], list[int]]:
-        """Ask for the token ids of a text or a conversation; calling the result waits for them."""
-        call = self._decoder.Tokenize.future(_request(content), timeout=CALL_TIMEOUT_S)
-        return lambda: list(call.result().token_ids)
+    def tokenize(self, texts: Sequence[Text]) -> list[TokenArray | Refusal]:
+        """The token ids of each text."""
+        ...
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token alone."""
+        ...
+
+
+class RemoteTokenizer:
+    """A decoder's tokenizer, by gRPC. Its calls raise AdminError."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._stub = decoder.stub
+        self._peer = decoder.peer
+        self._vocabulary: Vocabulary | None = None
+
+    def vocabulary(self) -> Vocabulary:
+        """Fingerprint, size and the decoder's own namespace."""
+        if self._vocabulary is None:
+            with self._peer.calling():
+                model = self._stub.GetModel(pb.GetModelRequest(), timeout=CALL_TIMEOUT_S)
+            self._vocabulary = Vocabulary(model.fingerprint, model.vocab_size, model.default_namespace)
+        return self._vocabulary
+
+    def tokenize(self, texts: Sequence[Text]) -> list[TokenArray | Refusal]:
+        """Ask for all texts at once."""
+        with self._peer.calling():
+            calls = [self._stub.Tokenize.future(_request(text), timeout=CALL_TIMEOUT_S) for text in texts]
+            return [_answer(call) for call in calls]
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """The text of each token alone."""
+        if not tokens:
+            return []
         request = pb.DetokenizeRequest(token_ids=tokens, pieces=True)
-        return list(self._decoder.Detokenize(request, timeout=CALL_TIMEOUT_S).pieces)
+        with self._peer.calling():
+            return list(self._stub.Detokenize(request, timeout=CALL_TIMEOUT_S).pieces)
 
 
-def _request(content: str | Conversation) -> pb.TokenizeRequest:
-    if isinstance(content, str):
-        return pb.TokenizeRequest(text=content)
-    messages = [pb.ChatMessage(role=message.role, content=message.content) for message in content.messages]
+def _request(text: Text) -> pb.TokenizeRequest:
+    if isinstance(text, str):
+        return pb.TokenizeRequest(text=text)
+    messages = [pb.ChatMessage(role=message.role, content=message.content) for message in text.messages]
     return pb.TokenizeRequest(chat=pb.Chat(messages=messages))
+
+
+def _answer(call: grpc.CallFuture[pb.TokenizeResponse]) -> TokenArray | Refusal:
+    try:
+        return np.array(call.result().token_ids, dtype=np.int64)
+    except grpc.RpcError:
+        if call.code() is not grpc.StatusCode.INVALID_ARGUMENT:
+            raise
+        return Refusal(call.details() or "the decoder refuses it")

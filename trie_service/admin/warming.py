@@ -1,91 +1,148 @@
-"""Warms a namespace: documents in, acknowledged sequences out."""
+"""Warms a namespace: a corpus in, acknowledged sequences out."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from draftwell.trie.v1 import trie_pb2 as pb
-from draftwell.trie.v1.trie_pb2_grpc import TrieServiceStub
 
-from trie_service.admin.corpus import Document, TokenIds
+from trie_service.admin.corpus import BadLine, Document, EndOfSource, Item, TokenIds
 from trie_service.admin.errors import AdminError
-from trie_service.admin.tokenizer import RemoteTokenizer
+from trie_service.admin.learning_calls import Group, LearningCalls
+from trie_service.admin.lessons import learn_requests
+from trie_service.admin.tokenizer import Refusal, Tokenizer
 
-SEQUENCES_PER_CALL = 128
-TOKENIZE_AHEAD = 16
-MAX_SEQUENCE_ID_LEN = 256
+MAX_GROUP_SEQUENCES = 256
+MAX_GROUP_TOKENS = 1 << 16
+ITEMS_AT_ONCE = 64  # tokenized together
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was acknowledged, and what was passed over, so far."""
+
+    num_sequences: int = 0
+    num_tokens: int = 0  # context not counted
+    num_documents: int = 0
+    num_empty: int = 0  # documents with nothing to learn
+    num_bad: int = 0  # lines that are no documents
+    end: int = 0  # bytes of the corpus
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenized:
-    """A document and its tokens."""
+class WarmPlan:
+    """Where documents go, and what becomes of those that cannot."""
 
-    document: Document
-    tokens: Sequence[int]
+    namespace: pb.NamespaceRef
+    vocab_size: int  # 0: not known
+    tokenizer: Tokenizer | None
+    on_bad: Callable[[BadLine], None]
 
 
-@dataclass(frozen=True, slots=True)
-class WarmReport:
-    """What was acknowledged, and how fast."""
+class Warmer:
+    """Sends documents to one namespace; without calls it only counts. Raises AdminError, grpc.RpcError."""
 
-    num_sequences: int
-    num_tokens: int
-    seconds: float
+    def __init__(self, plan: WarmPlan, calls: LearningCalls | None) -> None:
+        self._plan = plan
+        self._calls = calls
+        self.tally = Tally()
+
+    def warm(self, items: Iterable[Item]) -> Iterator[Group]:
+        """Learn all documents; yield each group when it is acknowledged."""
+        for group in self._groups(items):
+            for acknowledged in self._calls.send(group) if self._calls else [group]:
+                yield self._counted(acknowledged)
+        for acknowledged in self._calls.flush() if self._calls else []:
+            yield self._counted(acknowledged)
+
+    def _counted(self, group: Group) -> Group:
+        self.tally.num_sequences += len(group.requests)
+        self.tally.num_tokens += group.num_tokens
+        self.tally.end = group.end
+        return group
+
+    def _groups(self, items: Iterable[Item]) -> Iterator[Group]:
+        group = Group()
+        for item, requests in self._lessons(iter(items)):
+            group.requests += requests
+            group.num_tokens += sum(len(request.tokens) - request.context_len for request in requests)
+            group.positions[item.source] = None if isinstance(item, EndOfSource) else item.position
+            group.end = item.end
+            if len(group.requests) >= MAX_GROUP_SEQUENCES or group.num_tokens >= MAX_GROUP_TOKENS:
+                yield group
+                group = Group()
+        if group.positions:
+            yield group
+
+    def _lessons(self, items: Iterator[Item]) -> Iterator[tuple[Item, list[pb.LearnRequest]]]:
+        while some := list(islice(items, ITEMS_AT_ONCE)):
+            for item, tokens in self._tokenized(some):
+                if isinstance(item, BadLine):
+                    self.tally.num_bad += 1
+                    self._plan.on_bad(item)
+                yield item, self._requests(item, tokens) if isinstance(item, Document) and tokens else []
+
+    def _requests(self, document: Document, tokens: TokenIds) -> list[pb.LearnRequest]:
+        requests = list(learn_requests(self._plan.namespace, document, tokens))
+        self.tally.num_documents += 1
+        self.tally.num_empty += not requests
+        return requests
+
+    def _tokenized(self, items: list[Item]) -> Iterator[tuple[Item, TokenIds | None]]:
+        """Items with the tokens of documents; a document that has none becomes a bad line."""
+        texts = [
+            item for item in items if isinstance(item, Document) and not isinstance(item.content, TokenIds)
+        ]
+        answers = iter(self._answers(texts))
+        for item in items:
+            if not isinstance(item, Document):
+                yield item, None
+            elif isinstance(item.content, TokenIds):
+                yield self._checked(item, item.content)
+            else:
+                yield next(answers)
+
+    def _answers(self, documents: list[Document]) -> Iterator[tuple[Item, TokenIds | None]]:
+        tokenizer = self._plan.tokenizer
+        if documents and tokenizer is None:
+            raise AdminError(
+                f"{documents[0].place}: text must be tokenized: name a decoder with --decoder, "
+                "or a folder with --tokenizer"
+            )
+        texts = [document.content for document in documents if not isinstance(document.content, TokenIds)]
+        found = tokenizer.tokenize(texts) if tokenizer and texts else []
+        for document, tokens in zip(documents, found, strict=True):
+            if isinstance(tokens, Refusal):
+                yield _bad(document, tokens.reason), None
+            else:
+                yield self._checked(document, TokenIds(tokens))
+
+    def _checked(self, document: Document, tokens: TokenIds) -> tuple[Item, TokenIds | None]:
+        size = self._plan.vocab_size
+        if size and len(tokens.ids) and (largest := tokens.ids.max()) >= size:
+            reason = f"token id {largest} is not below the namespace's vocabulary size {size}"
+            return _bad(document, reason), None
+        return document, tokens
+
+
+class Clock:
+    """Tokens a second since it was made."""
+
+    def __init__(self) -> None:
+        self._started_at = time.perf_counter()
 
     @property
-    def tokens_per_second(self) -> float:
-        """Tokenizing and the way to the store included."""
-        return self.num_tokens / max(self.seconds, 1e-9)
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self._started_at
+
+    def rate(self, num_tokens: int) -> float:
+        """Tokens a second, tokenizing and the way to the store included."""
+        return num_tokens / max(self.seconds, 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
-class Warmer:
-    """Sends documents to one namespace. Its calls raise grpc.RpcError."""
-
-    trie: TrieServiceStub
-    namespace: pb.NamespaceRef
-    tokenizer: RemoteTokenizer | None
-
-    def warm(self, documents: Iterable[Document], on_bytes: Callable[[int], None]) -> WarmReport:
-        """Learn all documents that are not empty; tell ``on_bytes`` how much of the files is acknowledged."""
-        started = time.perf_counter()
-        num_sequences = num_tokens = 0
-        tokenized = self._tokenize(documents)
-        while group := list(islice(tokenized, SEQUENCES_PER_CALL)):
-            receipt = self.trie.Learn(iter([self._request(item) for item in group if item.tokens]))
-            num_sequences += receipt.num_sequences
-            num_tokens += receipt.num_tokens
-            on_bytes(sum(item.document.num_bytes for item in group))
-        return WarmReport(num_sequences, num_tokens, time.perf_counter() - started)
-
-    def _tokenize(self, documents: Iterable[Document]) -> Iterator[Tokenized]:
-        """Documents with their tokens, in order; a few questions run ahead of the answers."""
-        asked: deque[tuple[Document, Callable[[], Sequence[int]]]] = deque()
-        for document in documents:
-            asked.append((document, self._ask(document)))
-            if len(asked) > TOKENIZE_AHEAD:
-                ahead, answer = asked.popleft()
-                yield Tokenized(ahead, answer())
-        for document, answer in asked:
-            yield Tokenized(document, answer())
-
-    def _ask(self, document: Document) -> Callable[[], Sequence[int]]:
-        content = document.content
-        if isinstance(content, TokenIds):
-            return lambda: content.ids
-        if self.tokenizer is None:
-            raise AdminError(f"{document.name}: text must be tokenized: name a decoder with --decoder")
-        return self.tokenizer.ask(content)
-
-    def _request(self, item: Tokenized) -> pb.LearnRequest:
-        name = item.document.name
-        try:
-            return pb.LearnRequest(
-                namespace=self.namespace, sequence_id=name[-MAX_SEQUENCE_ID_LEN:], tokens=item.tokens
-            )
-        except ValueError as error:
-            raise AdminError(f"{name}: a token id is none: {error}") from error
+def _bad(document: Document, reason: str) -> BadLine:
+    return BadLine(document.source, document.place, document.position, reason, document.end)
