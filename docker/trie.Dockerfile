@@ -16,7 +16,7 @@ RUN python docker/warm_trie.py
 FROM python:${PYTHON_VERSION}-slim-bookworm
 RUN useradd --system --uid 10001 --no-create-home draftwell
 COPY --from=build /opt/draftwell /opt/draftwell
-# Numba refuses a cache that it cannot write to.
+# On a read-only root the code is loaded from a copy below /tmp.
 COPY --from=build --chown=10001 /opt/draftwell/numba /opt/draftwell/numba
 COPY docker/healthcheck.py /opt/draftwell/healthcheck.py
 ENV PATH=/opt/draftwell/bin:$PATH \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trie_service.drafting import DraftLimits, draft
+from trie_service.service import compile_index
 from trie_service.trie import Trie
 
 NUM_REPEATS = 4
@@ -12,6 +13,7 @@ NUM_REPEATS = 4
 
 def main() -> None:
     """Learn, draft and forget; raise RuntimeError if the draft is not what was learned."""
+    compile_index()
     trie = Trie()
     tokens = np.tile(np.arange(8, dtype=np.int32), NUM_REPEATS)
     trie.insert(tokens)

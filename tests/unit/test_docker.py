@@ -11,6 +11,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import yaml
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,8 @@ def test_the_health_check_fails_where_nothing_listens() -> None:
     assert run_script("healthcheck.py", "127.0.0.1:1").returncode == 1
 
 
-def test_the_warm_up_leaves_compiled_code_for_the_image(tmp_path: Path) -> None:
-    warmed = run_script("warm_trie.py", NUMBA_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT))
-    assert warmed.returncode == 0, warmed.stderr
-    assert list(tmp_path.rglob("*.nbc"))
+@pytest.mark.parametrize("service", ["trie", "decoder"])
+def test_a_service_writes_only_to_its_volumes_and_to_memory(service: str) -> None:
+    composed = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"][service]
+    assert composed["read_only"] is True
+    assert composed["tmpfs"] == ["/tmp"]
