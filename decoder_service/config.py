@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from decoder_service.embedded_model import EMBEDDED
 from decoder_service.errors import DecoderError
+from decoder_service.namespace import NAME_RULE, is_namespace_name
 
 ENV_PREFIX = "DRAFTWELL_DECODER_"
 SOURCE_NAMES = ("own", "index")
@@ -39,6 +40,12 @@ def _check_sources(value: str) -> str:
     return value
 
 
+def _check_namespace(value: str) -> str:
+    if value and not is_namespace_name(value):
+        raise ValueError(f"{value[:140]!r} is not {NAME_RULE}")
+    return value
+
+
 def default_cache_folder() -> Path:
     """Where converted models are kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -58,7 +65,8 @@ class DecoderConfig(BaseSettings):
     cache_folder: Path = Field(default_factory=default_cache_folder)
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     device: str = "cpu"
-    namespace: str = ""  # of requests that do not say; empty: "default-" and the fingerprint's beginning
+    # Of requests that do not say; empty: "default-" and the fingerprint's beginning.
+    namespace: Annotated[str, AfterValidator(_check_namespace)] = ""
     drafts: Annotated[str, AfterValidator(_check_sources)] = "own,index"  # of requests that do not say
     learn: bool = True  # whether the index learns outputs of requests that do not say
     draft_nodes: int = Field(24, ge=0, le=256)  # verified in one step, all requests together
@@ -77,14 +85,19 @@ class DecoderConfig(BaseSettings):
 
     @classmethod
     def load(cls, flags: Mapping[str, object]) -> DecoderConfig:
-        """Settings from the environment and from the flags that are not None; raise ConfigError."""
+        """Settings from the environment and from the flags that are not None.
+
+        ``flags`` has every flag of the command. Raises ConfigError, which names the settings that are wrong.
+        """
         try:
             return cls.model_validate({name: value for name, value in flags.items() if value is not None})
         except ValidationError as error:
-            raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
+            raise ConfigError("\n".join(_explain(problem, flags) for problem in error.errors())) from error
 
 
-def _explain(problem: ErrorDetails) -> str:
+def _explain(problem: ErrorDetails, flags: Mapping[str, object]) -> str:
     name = ".".join(map(str, problem["loc"]))
+    variable = f"{ENV_PREFIX}{name.upper()}"
+    setting = f"--{name.replace('_', '-')} ({variable})" if name in flags else variable
     message = problem["msg"].removeprefix("Value error, ")
-    return f"--{name.replace('_', '-')} ({ENV_PREFIX}{name.upper()}): {message}"
+    return f"{setting}: {message}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import statistics
 import uuid
@@ -15,6 +14,7 @@ from draftwell.decoder.v1 import decoder_pb2 as pb
 from decoder_service.draft import Source
 from decoder_service.errors import InvalidRequestError
 from decoder_service.forest import Int32Array
+from decoder_service.namespace import NAME_RULE, is_namespace_name
 from decoder_service.request import (
     DraftChoice,
     DraftStats,
@@ -43,7 +43,6 @@ _WIRE_REASONS = {
     FinishReason.LENGTH: pb.FINISH_REASON_LENGTH,
 }
 _INT32_MAX = 2**31 - 1
-_NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,128}")  # as the index takes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,8 @@ def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
         raise InvalidRequestError(
             f"drafts.sources: {unknown[0]!r} is unknown; there are {', '.join(SOURCES)}"
         )
-    if options.namespace and not _NAMESPACE.fullmatch(options.namespace):
-        raise InvalidRequestError(
-            f"drafts.namespace {options.namespace[:140]!r} is not 1 to 128 letters, digits, '.', '_' and '-'"
-        )
+    if options.namespace and not is_namespace_name(options.namespace):
+        raise InvalidRequestError(f"drafts.namespace {options.namespace[:140]!r} is not {NAME_RULE}")
     max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.draft_nodes
     sources = frozenset(SOURCES[name] for name in options.sources) if max_nodes else frozenset()
     return DraftChoice(sources, max_nodes, options.namespace or defaults.namespace, learn)

@@ -59,15 +59,17 @@ class TrieConfig(BaseSettings):
     def load(cls, flags: Mapping[str, object]) -> TrieConfig:
         """Settings from the environment and from the flags that are not None.
 
-        Raises ConfigError, which names the setting that is wrong.
+        ``flags`` has every flag of the command. Raises ConfigError, which names the settings that are wrong.
         """
         try:
             return cls.model_validate({name: value for name, value in flags.items() if value is not None})
         except ValidationError as error:
-            raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
+            raise ConfigError("\n".join(_explain(problem, flags) for problem in error.errors())) from error
 
 
-def _explain(problem: ErrorDetails) -> str:
+def _explain(problem: ErrorDetails, flags: Mapping[str, object]) -> str:
     name = ".".join(map(str, problem["loc"]))
+    variable = f"{ENV_PREFIX}{name.upper()}"
+    setting = f"--{name.replace('_', '-')} ({variable})" if name in flags else variable
     message = problem["msg"].removeprefix("Value error, ")
-    return f"--{name.replace('_', '-')} ({ENV_PREFIX}{name.upper()}): {message}"
+    return f"{setting}: {message}"

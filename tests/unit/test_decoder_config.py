@@ -47,6 +47,10 @@ def test_flags_win_over_the_environment_and_that_over_the_defaults(monkeypatch: 
         ("draft_deadline_ms", "nan", "less than or equal to 10000"),
         ("stop_grace_s", "inf", "less than or equal to 600"),
         ("log_format", "xml", "'console' or 'json'"),
+        ("namespace", "a b", "'a b' is not 1 to 128 letters, digits, '.', '_' and '-'"),
+        ("namespace", "a/b", "'a/b' is not 1 to 128 letters"),
+        ("namespace", "n" * 129, "is not 1 to 128 letters"),
+        ("namespace", "a\n", "is not 1 to 128 letters"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_flag_and_variable(name: str, value: object, expected: str) -> None:
@@ -57,10 +61,19 @@ def test_a_wrong_setting_is_named_with_its_flag_and_variable(name: str, value: o
     assert expected in message
 
 
-def test_a_wrong_setting_of_the_environment_is_named_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["", "default", "Team-7_a.b", "n" * 128])
+def test_a_namespace_may_have_any_name_that_the_index_takes(name: str) -> None:
+    assert DecoderConfig.load({"namespace": name}).namespace == name
+
+
+def test_a_wrong_setting_of_the_environment_is_named_with_its_flag_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("DRAFTWELL_DECODER_PREFILL_ROWS", "1")
-    with pytest.raises(ConfigError, match=r"--prefill-rows \(DRAFTWELL_DECODER_PREFILL_ROWS\): "):
-        DecoderConfig.load({})
+    with pytest.raises(ConfigError, match=r"^DRAFTWELL_DECODER_PREFILL_ROWS: "):
+        DecoderConfig.load({"threads": None})
+    with pytest.raises(ConfigError, match=r"^--prefill-rows \(DRAFTWELL_DECODER_PREFILL_ROWS\): "):
+        DecoderConfig.load({"prefill_rows": None})
 
 
 def test_all_wrong_settings_are_named_at_once() -> None:

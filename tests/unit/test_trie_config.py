@@ -46,7 +46,7 @@ def test_a_wrong_setting_is_named(name: str, value: object, monkeypatch: pytest.
     with pytest.raises(ConfigError, match=rf"{flag} \({variable}\): "):
         TrieConfig.load({name: value})
     monkeypatch.setenv(variable, str(value))
-    with pytest.raises(ConfigError, match=variable):
+    with pytest.raises(ConfigError, match=rf"^{variable}: "):
         TrieConfig.load({})
 
 
