@@ -25,7 +25,16 @@ def suggest(  # noqa: PLR0913, PLR0917 - one parameter a flag
     max_nodes: Annotated[int, typer.Option(min=0, help="Most nodes; 0: the server's default.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the draft tree that the index has for a context."""
+    """Draw the draft tree that the index has for a context, with the probability of each path.
+
+    Examples:
+
+        trie-admin suggest "def main(" -n code --decoder 127.0.0.1:50051
+
+        trie-admin suggest "def main(" -n code --tokenizer ./model --max-nodes 16
+
+        trie-admin suggest --tokens 1,2,3 -n code --json
+    """
     named = one_tokenizer(decoder, tokenizer)
     if (text is None) == (tokens is None) or (text is not None and named is None):
         raise typer.BadParameter("give a TEXT with --decoder or --tokenizer, or --tokens")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated
 
 import typer
 
 from trie_service.admin.ask_commands import suggest
-from trie_service.admin.look_commands import namespaces, stats
-from trie_service.admin.options import Settings
+from trie_service.admin.check_commands import snapshot, verify
+from trie_service.admin.file_commands import export, import_
+from trie_service.admin.look_commands import namespaces, stats, top
+from trie_service.admin.manage_commands import copy, create, delete, forget, limits
+from trie_service.admin.options import DEFAULT_ADDRESS, Settings
 from trie_service.admin.warm_commands import warm
 
 app = typer.Typer(
@@ -25,19 +29,33 @@ app = typer.Typer(
 def settings(
     context: typer.Context,
     trie: Annotated[
-        str, typer.Option(help="HOST:PORT of a trie service.", metavar="ADDRESS")
-    ] = "127.0.0.1:50052",
+        str,
+        typer.Option(help="HOST:PORT of a trie service.", metavar="ADDRESS", envvar="DRAFTWELL_TRIE_ADDRESS"),
+    ] = DEFAULT_ADDRESS,
 ) -> None:
     """Keep what all commands share."""
     context.obj = Settings(trie)
 
 
-app.command(epilog="Example: trie-admin namespaces")(namespaces)
-app.command(epilog="Example: trie-admin stats support-chat --json")(stats)
-app.command(epilog='Example: trie-admin suggest "def main(" -n code --decoder 127.0.0.1:50051')(suggest)
-app.command()(warm)
+LOOK, FEED, CHANGE, KEEP = "Look", "Feed", "Change", "Keep safe"
+
+app.command(rich_help_panel=LOOK)(namespaces)
+app.command(rich_help_panel=LOOK)(stats)
+app.command(rich_help_panel=LOOK)(top)
+app.command(rich_help_panel=LOOK)(suggest)
+app.command(rich_help_panel=FEED)(warm)
+app.command(rich_help_panel=CHANGE)(create)
+app.command(rich_help_panel=CHANGE)(limits)
+app.command(rich_help_panel=CHANGE)(copy)
+app.command(rich_help_panel=CHANGE)(forget)
+app.command(rich_help_panel=CHANGE)(delete)
+app.command(rich_help_panel=KEEP)(export)
+app.command("import", rich_help_panel=KEEP)(import_)
+app.command(rich_help_panel=KEEP)(snapshot)
+app.command(rich_help_panel=KEEP)(verify)
 
 
 def main() -> None:
-    """Entry point."""
+    """Entry point. A request to terminate ends a command as Ctrl-C does: nothing is left half done."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()

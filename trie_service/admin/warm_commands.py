@@ -38,6 +38,9 @@ def warm(  # noqa: PLR0913, PLR0917 - one parameter a flag
         typer.Option(dir_okay=False, help="Keep the place in this file, and go on from it.", metavar="FILE"),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="End at the first bad line.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return once the replica drafts from all of it.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read, tokenize and count; send nothing.")
     ] = False,
@@ -62,7 +65,9 @@ def warm(  # noqa: PLR0913, PLR0917 - one parameter a flag
     named = one_tokenizer(decoder, tokenizer)
     if file_format and file_format not in KINDS:
         raise typer.BadParameter(f"--format {file_format!r} is none of {', '.join(KINDS)}")
-    options = WarmOptions(tuple(files), file_format, field, namespace, fingerprint, limit, resume, strict)
+    options = WarmOptions(
+        tuple(files), file_format, field, namespace, fingerprint, limit, resume, strict, wait
+    )
     with failing():
         report = _run(context.obj.trie, named, options, dry_run=dry_run)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from trie_service.admin.tokenizer import Tokenizer
 from trie_service.admin.warming import Clock, Tally, Warmer, WarmPlan
 
 SHOWN_BAD_LINES = 5  # of each source
+POLL_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class WarmOptions:
     limit: int | None  # most documents
     resume: Path | None
     strict: bool
+    wait: bool  # until the replica drafts from all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ def run_warm(
     clock = Clock()
     unread = Unread(sources, bookmark)
     _warm(warmer, unread, bookmark if trie else None, _read(unread, options), clock)
+    if trie and options.wait:
+        _wait_until_applied(trie, name)
     bad_lines.tell_the_rest()
     if bad_lines.num_told and not warmer.tally.num_documents and not unread.num_resumed:
         raise AdminError("nothing there could be read")
@@ -147,7 +152,7 @@ def _warm(
 ) -> None:
     total = sum(source.num_bytes for source in unread.sources)
     try:
-        with metered("learning" if bookmark else "reading", total) as meter:
+        with metered("learning" if warmer.sends else "reading", total) as meter:
             for group in warmer.warm(items):
                 if bookmark:
                     bookmark.advance(group.positions)
@@ -156,6 +161,13 @@ def _warm(
     finally:
         if bookmark:
             bookmark.save()
+
+
+def _wait_until_applied(trie: TrieServiceStub, name: str) -> None:
+    """Until the replica has no entry of the namespace's log before it."""
+    request = pb.GetNamespaceRequest(name=name)
+    while trie.GetNamespace(request, timeout=CALL_TIMEOUT_S).namespace.stats.num_pending:
+        time.sleep(POLL_EVERY_S)
 
 
 def _read(unread: Unread, options: WarmOptions) -> Iterator[Item]:

@@ -50,6 +50,11 @@ class Warmer:
         self._calls = calls
         self.tally = Tally()
 
+    @property
+    def sends(self) -> bool:
+        """Whether anything reaches an index."""
+        return self._calls is not None
+
     def warm(self, items: Iterable[Item]) -> Iterator[Group]:
         """Learn all documents; yield each group when it is acknowledged."""
         for group in self._groups(items):
