@@ -21,14 +21,16 @@ class RuntimeFolder:
         remove_abandoned(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         new = self.path / f"{_OWNED}.new"
-        self._lock = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock: int | None = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new.rename(self.path / _OWNED)  # whoever sees it sees it locked
 
     def remove(self) -> None:
-        """Delete it with what is in it."""
+        """Delete it with what is in it; once more does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def remove_abandoned(parent: Path) -> None:

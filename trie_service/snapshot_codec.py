@@ -52,9 +52,9 @@ class ArrayHeader:
         return dtype.itemsize * prod(self.shape)
 
     @property
-    def piece_lens(self) -> list[int]:
-        """Bytes of the piece in each of its chunks."""
-        return [min(CHUNK_BYTES, self.num_bytes - at) for at in range(0, self.num_bytes, CHUNK_BYTES)]
+    def num_chunks(self) -> int:
+        """Chunks that hold it."""
+        return -(-self.num_bytes // CHUNK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _checked(fields: dict[str, Any]) -> SnapshotHeader:
         for entry in fields["arrays"]
     )
     header = SnapshotHeader(str(fields["position"]), int(fields["number"]), arrays, tuple(fields["digests"]))
-    num_chunks = sum(len(entry.piece_lens) for entry in arrays)
+    num_chunks = sum(entry.num_chunks for entry in arrays)
     if num_chunks != len(header.digests) or not arrays or arrays[0].name != EXTRA:
         raise ValueError(f"{len(header.digests)} chunks for arrays of {num_chunks}")
     return header
