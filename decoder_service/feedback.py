@@ -19,6 +19,7 @@ from draftwell.trie.v1 import trie_pb2, trie_pb2_grpc
 
 from decoder_service.forest import Int32Array
 from decoder_service.index_channel import error_text
+from decoder_service.standing import Standing, Standings
 
 CONTEXT_LEN: Final = 16  # prompt tokens sent along, so that the output's first tokens can be matched
 MAX_BATCH: Final = 64  # outputs a Learn call
@@ -26,6 +27,7 @@ CALL_TIMEOUT_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 REFUSAL_PAUSE_S: Final = 60.0  # before a namespace that was refused is tried again
+MAX_NAMESPACES: Final = 4096  # whose standing is remembered
 
 TRANSIENT: Final = frozenset(
     {
@@ -40,7 +42,10 @@ TRANSIENT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one request said, after the last tokens of its prompt."""
+    """What one request said, after the last tokens of its prompt.
+
+    Its id is the same however often it is sent, and no other's: the index drops what it has already.
+    """
 
     namespace: str
     tokens: list[int]
@@ -63,9 +68,7 @@ class Feedback:
         self._changed = threading.Condition()
         self._queue: deque[Output] = deque()
         self._in_flight: list[Output] = []
-        self._created: set[str] = set()
-        self._refused_until: dict[str, float] = {}  # by namespace, monotonic seconds
-        self._warnings: dict[str, str] = {}  # by namespace
+        self._standings = Standings(MAX_NAMESPACES)
         self._deadline: float | None = None  # None: not stopping
         self._thread = threading.Thread(target=self._run, name="feedback", daemon=True)
         self._thread.start()
@@ -85,7 +88,7 @@ class Feedback:
 
     def warning(self, namespace: str) -> str:
         """Why outputs of a namespace are not learned now; empty when they are."""
-        return self._warnings.get(namespace, "")
+        return self._standings.of(namespace).warning
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Wait until every output so far is learned or dropped; False when that takes longer."""
@@ -131,7 +134,7 @@ class Feedback:
         """Send until the batch is acknowledged, refused or out of time; return how many were acknowledged."""
         namespace = batch[0].namespace
         pause_s = FIRST_PAUSE_S
-        while self._seconds_left() > 0 and time.monotonic() >= self._refused_until.get(namespace, 0.0):
+        while self._seconds_left() > 0 and time.monotonic() >= self._standings.of(namespace).refused_until:
             try:
                 self._send(namespace, batch)
             except grpc.RpcError as error:
@@ -139,18 +142,17 @@ class Feedback:
                 self._wait(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
-                self._warnings.pop(namespace, None)
+                self._standings.note(namespace, Standing(is_created=True))
                 return len(batch)
         return 0
 
     def _send(self, namespace: str, batch: list[Output]) -> None:
         reference = trie_pb2.NamespaceRef(name=namespace, fingerprint=self._fingerprint)
-        if namespace not in self._created:
+        if not self._standings.of(namespace).is_created:
             self._stub.CreateNamespace(
                 trie_pb2.CreateNamespaceRequest(namespace=reference, vocab_size=self._vocab_size),
                 timeout=self._call_timeout(),
             )
-            self._created.add(namespace)
         requests = [
             trie_pb2.LearnRequest(
                 namespace=reference,
@@ -167,10 +169,12 @@ class Feedback:
 
     def _note(self, namespace: str, error: grpc.RpcError) -> None:
         """Remember why it failed; a namespace that is gone is created again, a refusal lasts for a while."""
-        self._warnings[namespace] = f"the index does not learn: {error_text(error)}"
-        self._created.discard(namespace)
-        if error.code() not in TRANSIENT | {grpc.StatusCode.NOT_FOUND}:
-            self._refused_until[namespace] = time.monotonic() + REFUSAL_PAUSE_S
+        is_lasting = error.code() not in TRANSIENT | {grpc.StatusCode.NOT_FOUND}
+        standing = Standing(
+            refused_until=time.monotonic() + REFUSAL_PAUSE_S if is_lasting else float("-inf"),
+            warning=f"the index does not learn: {error_text(error)}",
+        )
+        self._standings.note(namespace, standing)
 
     def _wait(self, pause_s: float) -> None:
         """Pause between attempts; a stop cuts it short to the first pause."""

@@ -27,7 +27,7 @@ class FakeTrie(trie_pb2_grpc.TrieServiceServicer):
         self.learned: list[trie_pb2.LearnRequest] = []
         self.learn_failures: list[grpc.StatusCode] = []  # the next calls fail with these
         self.create_failures: list[grpc.StatusCode] = []
-        self.num_learn_calls = 0
+        self.learn_calls: list[list[trie_pb2.LearnRequest]] = []  # those that failed too
 
     def Draft(
         self, request_iterator: Iterator[trie_pb2.DraftRequest], context: grpc.ServicerContext
@@ -46,8 +46,8 @@ class FakeTrie(trie_pb2_grpc.TrieServiceServicer):
     def Learn(
         self, request_iterator: Iterator[trie_pb2.LearnRequest], context: grpc.ServicerContext
     ) -> trie_pb2.LearnResponse:
-        self.num_learn_calls += 1
         requests = list(request_iterator)
+        self.learn_calls.append(requests)
         if self.learn_failures:
             context.abort(self.learn_failures.pop(0), "told to fail")
         self.learned += requests

@@ -9,6 +9,7 @@ from fake_trie import RunningTrie
 
 from decoder_service.feedback import Feedback
 from decoder_service.index_channel import open_index_channel
+from decoder_service.standing import Standing, Standings
 
 TEXT = np.arange(30, dtype=np.int32)
 
@@ -87,6 +88,53 @@ def test_a_refused_namespace_is_not_tried_again_at_once(trie: RunningTrie, feedb
     assert "FAILED_PRECONDITION" in feedback.warning("tenant")
     assert [request.namespace.name for request in trie.service.created] == ["tenant", "other"]
     assert (feedback.num_learned, feedback.num_dropped) == (1, 3)
+
+
+def test_an_output_that_is_sent_again_keeps_its_id(trie: RunningTrie, feedback: Feedback) -> None:
+    trie.service.learn_failures = [grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE]
+    feedback.learn("tenant", TEXT, num_output=5)
+    feedback.learn("tenant", TEXT, num_output=5)
+    assert feedback.wait_until_empty(20)
+    ids_of_calls = [[request.sequence_id for request in call] for call in trie.service.learn_calls]
+    ids_of_the_first = {ids[0] for ids in ids_of_calls[:3]}
+    assert len(ids_of_calls) >= 3
+    assert len(ids_of_the_first) == 1
+    assert len({request.sequence_id for request in trie.service.learned}) == 2
+
+
+def test_the_same_output_of_a_restarted_decoder_has_another_id(trie: RunningTrie) -> None:
+    for _ in range(2):
+        with open_index_channel(trie.target) as channel:
+            feedback = Feedback(channel, "f00d", vocab_size=100)
+            feedback.learn("tenant", TEXT, num_output=5)
+            feedback.stop(flush_s=20.0)
+    first, second = trie.service.learned
+    assert first.tokens == second.tokens
+    assert first.sequence_id != second.sequence_id
+
+
+def test_what_is_known_of_namespaces_is_bounded(
+    trie: RunningTrie, feedback: Feedback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feedback, "_standings", Standings(capacity=2))
+    trie.service.create_failures = [grpc.StatusCode.PERMISSION_DENIED]
+    for namespace in ("refused", "a", "b", "a", "b"):
+        feedback.learn(namespace, TEXT, num_output=5)
+        assert feedback.wait_until_empty(20)
+    assert [request.namespace.name for request in trie.service.created] == ["refused", "a", "b"]
+    assert feedback.warning("refused") == ""
+    assert feedback.warning("a") == ""
+
+
+def test_the_namespace_noted_longest_ago_is_forgotten() -> None:
+    standings = Standings(capacity=3)
+    for number in range(1000):
+        standings.note(f"tenant-{number}", Standing(is_created=True))
+        standings.note("busy", Standing(warning=str(number)))
+        assert len(standings) <= 3
+    assert standings.of("tenant-999").is_created
+    assert standings.of("busy").warning == "999"
+    assert standings.of("tenant-0") == Standing()
 
 
 def test_overflow_drops_the_oldest(trie: RunningTrie, feedback: Feedback) -> None:
