@@ -15,26 +15,45 @@ Decode = Callable[[list[int]], str]
 class TextStream:
     """Turns a growing list of tokens into growing text.
 
-    A token may end in the middle of a character: its text waits until the character is complete. Text is decoded
-    behind a few earlier tokens, because tokenizers decode the first token of a text differently.
+    A token may end in the middle of a character: every whole character is given out at once, a broken one at the end
+    waits for its other tokens. Text is decoded behind a few earlier tokens, because tokenizers decode the first token
+    of a text differently, from the end of a character on, because some decode a run of bytes as a whole or not at all.
     """
 
     def __init__(self, decode: Decode) -> None:
         self._decode = decode
         self._tokens: list[int] = []
-        self._start = 0  # of what is decoded again for context
-        self._done = 0  # tokens whose text was given out
+        self._ends = [0]  # numbers of tokens with which characters ended; the first is where decoding starts
+        self._num_shown = 0  # characters from there on that were given out
+        self._num_waiting = 0  # tokens that brought no whole character
 
     def push(self, token: int) -> str:
         """Text that became certain with this token."""
         self._tokens.append(token)
-        before = self._decode(self._tokens[self._start : self._done])
-        text = self._decode(self._tokens[self._start :])
-        if text.endswith(_BROKEN) and len(self._tokens) - self._done < _MOST_TOKENS_A_CHARACTER:
-            return ""
-        self._done = len(self._tokens)
-        self._start = max(0, self._done - _PREFIX_TOKENS)
-        return text[len(before) :]
+        text = self._decode(self._tokens[self._ends[0] :])
+        shown = text[self._num_shown : self._len_of_whole(text)]
+        num_held = max(len(text) - self._num_shown - len(shown), 0)
+        if shown or num_held == 0:
+            self._num_shown += len(shown)
+            self._move_on(num_held)
+        return shown
+
+    def _len_of_whole(self, text: str) -> int:
+        """Characters of ``text`` that no token can change any more."""
+        num_whole = len(text.rstrip(_BROKEN))
+        if num_whole == len(text) or num_whole > self._num_shown:
+            self._num_waiting = 0
+            return num_whole
+        self._num_waiting += 1
+        return num_whole if self._num_waiting < _MOST_TOKENS_A_CHARACTER else len(text)
+
+    def _move_on(self, num_held: int) -> None:
+        """Decode fewer earlier tokens from now on; ``num_held`` characters are still to be given out."""
+        self._num_waiting = 0
+        self._ends.append(len(self._tokens))
+        while self._ends[1] <= len(self._tokens) - _PREFIX_TOKENS:
+            self._ends.pop(0)
+        self._num_shown = len(self._decode(self._tokens[self._ends[0] :])) - num_held
 
 
 @dataclass(frozen=True, slots=True)

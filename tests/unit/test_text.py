@@ -44,6 +44,41 @@ def test_bytes_that_are_no_character_are_replaced_once_text_goes_on() -> None:
     assert "".join(stream.push(byte) for byte in b"a\xffb\xe2\x82c") == f"a{BROKEN}b{BROKEN}c"
 
 
+@given(st.text(alphabet="aé東🙂", min_size=1, max_size=12), st.integers(min_value=1, max_value=7), st.data())
+def test_every_whole_character_is_shown_at_once_and_no_part_of_one(
+    text: str, token_len: int, data: st.DataObject
+) -> None:
+    """Tokens are runs of bytes: one may hold whole characters and the beginning of another, the last one too."""
+    encoded = text.encode()
+    encoded = encoded[: data.draw(st.integers(min_value=1, max_value=len(encoded)))]
+    pieces = [encoded[start : start + token_len] for start in range(0, len(encoded), token_len)]
+    stream = TextStream(lambda tokens: b"".join(pieces[each] for each in tokens).decode(errors="replace"))
+    shown = ""
+    for token in range(len(pieces)):
+        shown += stream.push(token)
+        assert shown == b"".join(pieces[: token + 1]).decode(errors="ignore")
+
+
+def test_text_that_goes_on_after_broken_bytes_is_shown_up_to_the_next_broken_ones() -> None:
+    pieces = [b"a", b"\xe2", b"bc\xf0\x9f", b"\x99\x82"]
+    stream = TextStream(lambda tokens: b"".join(pieces[each] for each in tokens).decode(errors="replace"))
+    assert [stream.push(token) for token in range(4)] == ["a", "", f"{BROKEN}bc", "🙂"]
+
+
+def decode_run_of_bytes(tokens: list[int]) -> str:
+    """A tokenizer that falls back to bytes: a run of them that is no text is as many broken characters."""
+    try:
+        return bytes(tokens).decode()
+    except UnicodeDecodeError:
+        return BROKEN * len(tokens)
+
+
+def test_a_long_run_of_byte_tokens_shows_each_character_with_its_last_token() -> None:
+    stream, text = TextStream(decode_run_of_bytes), "🙂🙃東京é" * 5
+    shown = [stream.push(byte) for byte in text.encode()]
+    assert [each for each in shown if each] == list(text)
+
+
 def test_words_keep_the_space_that_a_tokenizer_drops_at_the_start() -> None:
     stream = TextStream(decode_words)
     assert "".join(stream.push(token) for token in range(20)) == decode_words(list(range(20)))
