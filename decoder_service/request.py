@@ -92,8 +92,8 @@ def _check_sampling(params: SamplingParams, limits: ModelLimits) -> None:
         (
             "repetition_penalty",
             params.repetition_penalty,
-            0 < params.repetition_penalty <= 100,
-            "above 0, at most 100",
+            0.01 <= params.repetition_penalty <= 100,
+            "between 0.01 and 100",
         ),
         ("seed", params.seed, 0 <= params.seed <= MAX_SEED, f"between 0 and {MAX_SEED}"),
     )

@@ -61,7 +61,7 @@ BAD: list[tuple[str, Change]] = [
     *[(f"sampling.min_p {value:g}", with_sampling(min_p=value)) for value in (-0.1, 1.1, NAN)],
     *[
         (f"sampling.repetition_penalty {value:g}", with_sampling(repetition_penalty=value))
-        for value in (0.0, -1.0, NAN, INF, 1000.0)
+        for value in (0.0, -1.0, NAN, INF, 1000.0, 1e-40, 0.0099)
     ],
     *[("sampling.seed", with_sampling(seed=value)) for value in (-1, MAX_SEED + 1)],
     *[("sampling.logit_bias of token 3", with_sampling(logit_bias={3: value})) for value in (NAN, INF, 1e9)],
@@ -76,6 +76,7 @@ LIMIT_VALUES: list[Change] = [
     with_sampling(
         temperature=100.0, top_k=100, top_p=1.0, min_p=1.0, repetition_penalty=100.0, seed=MAX_SEED
     ),
+    with_sampling(repetition_penalty=0.01),
     with_sampling(logit_bias={0: -100.0, 99: 100.0}),
     with_stop(min_tokens=10, strings=("a",) * 16, token_ids=frozenset({0, 99})),
     with_fields(prompt=np.full(49, 99, np.int32), resumed=(0,) * 10),

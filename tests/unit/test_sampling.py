@@ -175,3 +175,14 @@ def test_the_smallest_temperatures_choose_the_likeliest_token(temperature: float
     logits = torch.from_numpy(SCORES * 50)
     assert sampler(temperature=temperature).choose(logits, [3]) == 3
     assert sampler(temperature=temperature, repetition_penalty=1.5).choose(logits, [0]) == 3
+
+
+@pytest.mark.parametrize("penalty", [0.01, 100.0])
+@pytest.mark.parametrize("temperature", [1e-5, 100.0])
+def test_the_widest_parameters_keep_scores_finite(penalty: float, temperature: float) -> None:
+    """Logits of 1000 are far beyond any model's."""
+    chosen = sampler(repetition_penalty=penalty, temperature=temperature)
+    logits = torch.tensor([1000.0, -1000.0, 999.0, 0.0])
+    scores = chosen._processors(torch.tensor([[0, 1]]), logits[None].clone())
+    assert torch.isfinite(scores).all()
+    assert 0 <= chosen.choose(logits, [0, 1]) < 4
