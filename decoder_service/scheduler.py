@@ -68,7 +68,11 @@ class Scheduler:
 
     def _deliver(self, ticket: Ticket, event: Event) -> None:
         """Hand on an event; who gets the last one may submit again at once."""
-        if isinstance(event, FinishedEvent | FailedEvent):
+        if isinstance(event, FinishedEvent):
+            _log_end(ticket, event.reason.name.lower())
+            self._free_place(ticket)
+        elif isinstance(event, FailedEvent):
+            _log_end(ticket, type(event.error).__name__)
             self._free_place(ticket)
         ticket.sink(event)
 
@@ -144,5 +148,18 @@ class Scheduler:
             if ticket.stream is not None and id(ticket.stream) in open_streams:
                 kept.append(ticket)
             else:
+                if ticket.is_open:  # no event freed its place
+                    _log_end(ticket, "cancelled")
                 self._free_place(ticket)
         self._tickets = kept
+
+
+def _log_end(ticket: Ticket, reason: str) -> None:
+    stream = ticket.stream
+    log.info(
+        "a request ended",
+        request_id=ticket.request.request_id,
+        reason=reason,
+        tokens=stream.num_output if stream else 0,
+        steps=stream.stats.num_steps if stream else 0,
+    )

@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from decoder_service.draft import Source
 from decoder_service.engine import Engine
@@ -43,6 +44,14 @@ class FakeStream:
     sink: Callable[[Event], None]
     is_cancelled: bool = False
     num_steps: int = 0
+
+    @property
+    def num_output(self) -> int:
+        return self.num_steps
+
+    @property
+    def stats(self) -> DraftStats:
+        return DraftStats(num_steps=self.num_steps)
 
 
 @dataclass
@@ -276,6 +285,38 @@ def test_a_step_that_fails_ends_its_requests_and_the_next_ones_run() -> None:
         engine.run_freely()
         scheduler.submit(request(2), events[2])
         assert isinstance(events[2].last(), FinishedEvent)
+
+
+def test_each_end_of_a_request_is_one_line_of_the_log() -> None:
+    def refuse(wanted: GenerationRequest) -> None:
+        if wanted.request_id == "refused":
+            raise ValueError("no such thing")
+
+    engine, events = FakeEngine(on_add=refuse), [Events() for _ in range(4)]
+    scheduler = Scheduler(cast("Engine", engine), max_queue=8)
+    with capture_logs() as lines:
+        scheduler.submit(request(3, "done"), events[0])
+        scheduler.submit(request(1, "refused"), events[1])
+        left = scheduler.submit(request(FOREVER, "left"), events[2])
+        scheduler.submit(request(FOREVER, "broken"), events[3])
+        scheduler.start()
+        engine.wait_for_step()
+        engine.allow(4)
+        scheduler.cancel(left)
+        engine.allow(1)
+        engine.failure = RuntimeError("the device is on fire")
+        engine.permits.release()
+        failure_of(events[3])
+        scheduler.stop(TIMEOUT_S)
+    assert [line for line in lines if line["event"] == "a request ended"] == [
+        {"event": "a request ended", "log_level": "info", **ended}
+        for ended in (
+            {"request_id": "refused", "reason": "InternalError", "tokens": 0, "steps": 0},
+            {"request_id": "done", "reason": "length", "tokens": 3, "steps": 3},
+            {"request_id": "left", "reason": "cancelled", "tokens": 4, "steps": 4},
+            {"request_id": "broken", "reason": "InternalError", "tokens": 5, "steps": 5},
+        )
+    ]
 
 
 def test_stopping_lets_open_requests_finish_and_refuses_new_ones() -> None:
