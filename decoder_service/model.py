@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 import torch
 from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from decoder_service.attention import ForestAttention, UnsupportedModelError
 from decoder_service.embedded_model import ModelFiles, save_atomically
-from decoder_service.forest import Forest
+from decoder_service.forest import Forest, Int32Array
 from decoder_service.kv_cache import CacheShape, KvCache, Slot
 from decoder_service.packed_step import PackedStep, SlotStep, num_blocks_for, pack
 
+log = structlog.get_logger()
+
 _names = (f"draftwell_{number}" for number in count())
 _SUPPORTED_LAYERS = {"full_attention", "sliding_attention"}
+_SMALL_PRODUCT = 16**3  # multiplications; torch's use_mkldnn_bf16_matmul asks for more
 _PROBE_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-8}  # standard deviations; 0.25 for narrower types
 
 
@@ -56,6 +60,7 @@ class Model:
         self.vocab_size = int(config.vocab_size)
         self.context_len = min(int(config.max_position_embeddings), options.max_context_len)
         self.num_layers = int(config.num_hidden_layers)
+        self._least_rows = _rows_past_small_products(network)
         num_heads = int(config.num_attention_heads)
         head_dim = getattr(config, "head_dim", None) or config.hidden_size // num_heads
         self.cache = KvCache(
@@ -64,7 +69,7 @@ class Model:
                 int(getattr(config, "num_key_value_heads", None) or num_heads),
                 int(head_dim),
                 num_blocks_for(max(options.num_cache_positions, self.context_len)),
-                -(-options.max_rows // 4) * 4,  # what float32 steps are padded to
+                -(-max(options.max_rows, self._least_rows) // 4) * 4,  # what float32 steps are padded to
                 options.dtype,
                 options.device,
             )
@@ -111,13 +116,13 @@ class Model:
     def num_rows_for(self, num_nodes: int) -> int:
         """Rows that a step of so many nodes is padded to, so that its rows do not depend on their number.
 
-        CPU kernels have that property from 2 rows up in bfloat16 and at multiples of 4 in float32; elsewhere
-        kernels are chosen by the number of rows, so that every step has ``max_rows``.
+        CPU kernels have that property from 2 rows up in bfloat16, but for tiny products, and at multiples of 4 in
+        float32; elsewhere kernels are chosen by the number of rows, so that every step has ``max_rows``.
         """
         if self.options.device.type != "cpu":
             return self.max_rows
         if self.options.dtype == torch.bfloat16:
-            return max(num_nodes, 2)
+            return max(num_nodes, self._least_rows)
         return -(-num_nodes // 4) * 4
 
     def _pad_wanted(self, wanted: np.ndarray) -> np.ndarray:
@@ -136,14 +141,10 @@ class Model:
         Raises UnsupportedModelError where they are not the same function.
         """
         tokens = np.random.default_rng(0).integers(0, self.vocab_size, size=24).astype(np.int32)
-        slot = Slot()
-        self.cache.reserve(slot, len(tokens))
-        try:
-            ours = self.forward([SlotStep(slot, Forest.chain(tokens), range(len(tokens)))]).logits
-        finally:
-            self.cache.release(slot)
+        ours = self._logits_of(tokens)
         config = self.network.config.get_text_config()
-        name, config._attn_implementation = config._attn_implementation, "eager"
+        own = "sdpa" if self.options.dtype == torch.float64 else "eager"  # eager takes softmax in float32
+        name, config._attn_implementation = config._attn_implementation, own
         try:
             theirs = self.network(input_ids=self._tensor(tokens), use_cache=False).logits[0]
         finally:
@@ -156,6 +157,20 @@ class Model:
                 f"architecture {type(self.network).__name__} is not supported"
             )
         return difference
+
+    def _logits_of(self, tokens: Int32Array) -> torch.Tensor:
+        """[tokens, vocab] of a text, in as few steps as it takes."""
+        slot, logits = Slot(), []
+        self.cache.reserve(slot, len(tokens))
+        try:
+            for start in range(0, len(tokens), self.max_rows):
+                piece = Forest.chain(tokens[start : start + self.max_rows])
+                output = self.forward([SlotStep(slot, piece, range(len(piece)))])
+                self.commit(output, [(slot, range(len(piece)))])
+                logits.append(output.logits)
+        finally:
+            self.cache.release(slot)
+        return torch.cat(logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +186,11 @@ class LoadedModel:
 
 def load_model(files: ModelFiles, options: ModelOptions) -> LoadedModel:
     """Load, converting a GGUF file first, and check that the engine computes what the model computes."""
+    weights_dtype = torch.bfloat16 if options.dtype == torch.bfloat16 else torch.float32
+    files = files.in_dtype(str(weights_dtype).removeprefix("torch."))
     if files.gguf is not None:
-        save_atomically(files.folder, lambda folder: _convert(files.gguf, folder))
+        log.info("converting the model, once", folder=str(files.folder), dtype=str(weights_dtype))
+        save_atomically(files.folder, lambda folder: _convert(files.gguf, folder, weights_dtype))
     network = AutoModelForCausalLM.from_pretrained(
         files.folder, dtype=options.dtype, attn_implementation="eager"
     )
@@ -191,11 +209,11 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -
     return digest.hexdigest()[:32]
 
 
-def _convert(gguf: Path | None, folder: Path) -> None:
+def _convert(gguf: Path | None, folder: Path, dtype: torch.dtype) -> None:
     assert gguf is not None
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(**source)
-    network = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
+    network = AutoModelForCausalLM.from_pretrained(**source, dtype=dtype)
     if hasattr(network.config, "quantization_config"):
         del network.config.quantization_config
     network.hf_quantizer = None
@@ -213,6 +231,12 @@ def _eos_token_ids(network: Any, tokenizer: PreTrainedTokenizerBase) -> tuple[in
     ):
         found.update(value if isinstance(value, list | tuple) else [] if value is None else [value])
     return tuple(sorted(int(each) for each in found))
+
+
+def _rows_past_small_products(network: Any) -> int:  # noqa: ANN401 - a transformers model
+    """Fewest rows, 2 at least, with which no matrix product is so small that torch leaves oneDNN for another kernel."""
+    sizes = [module.weight.numel() for module in network.modules() if isinstance(module, torch.nn.Linear)]
+    return max(2, _SMALL_PRODUCT // min(sizes, default=_SMALL_PRODUCT) + 1)
 
 
 def _refuse_unsupported(config: Any) -> None:  # noqa: ANN401 - a transformers config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -12,6 +13,10 @@ from decoder_service.forest import Forest, Int32Array
 from decoder_service.kv_cache import Slot
 from decoder_service.model import Model
 from decoder_service.packed_step import SlotStep
+from decoder_service.products import check_product, linear_shapes
+
+TREE_ROWS: Final = (5, 16, 24)
+PRODUCT_NODES: Final = (1, 2, 3, 5, 8, 12, 17, 25, 48)  # of steps whose products are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +37,41 @@ class _Results:
 
 
 def run_self_test(model: Model, text_len: int = 80, num_compared: int = 8, seed: int = 0) -> SelfTestReport:
-    """Run one text through the model in different ways and compare every bit.
+    """Run one text through the model in different ways and compare every bit; try its matrix products alone, too.
 
     The ways: all at once; in pieces; the last tokens one by one, as plain decoding does; and inside draft trees of
-    several sizes. The text crosses a block of the attention.
+    several sizes. The text crosses a block of the attention. A text cannot show every product that depends on the
+    number of rows, products that cancel out can.
     """
+    ways, differing = _compare_ways(model, text_len, num_compared, seed)
+    differing += differing_products(model)
+    shape = f"{text_len} tokens, {model.options.dtype}".replace("torch.", "")
+    if differing:
+        return SelfTestReport(
+            False, f"{shape}: not bit-equal to one prefill: {', '.join(differing)}; tokens may differ"
+        )
+    return SelfTestReport(
+        True,
+        f"{shape}: bit-equal logits, keys and values: one prefill, {', '.join(ways)}; matrix products alike",
+    )
+
+
+def differing_products(model: Model) -> list[str]:
+    """The shapes of the model's matrix products whose rows depend on their number, with such numbers of rows."""
+    counts = sorted({model.num_rows_for(min(nodes, model.max_rows)) for nodes in PRODUCT_NODES})
+    options = model.options
+    products = [
+        check_product(shape, options.dtype, counts, options.device) for shape in linear_shapes(model.network)
+    ]
+    return [
+        f"matrix product {product.shape} at {', '.join(map(str, product.differing))} rows"
+        for product in products
+        if not product.passed
+    ]
+
+
+def _compare_ways(model: Model, text_len: int, num_compared: int, seed: int) -> tuple[list[str], list[str]]:
+    """The ways that a text was run in, and those that gave other bits than one prefill."""
     generator = np.random.default_rng(seed)
     text = generator.integers(0, model.vocab_size, size=text_len).astype(np.int32)
     reference = _run(model, text, [text_len])
@@ -46,16 +81,10 @@ def run_self_test(model: Model, text_len: int = 80, num_compared: int = 8, seed:
         "plain steps": _run(model, text, tail + [1] * num_compared),
         **{
             f"draft trees of {rows} rows": _run_in_trees(model, text, tail[0], rows, generator)
-            for rows in (5, 16, 24)
+            for rows in sorted({min(rows, model.max_rows) for rows in TREE_ROWS})
         },
     }
-    differing = [name for name, results in ways.items() if not _equal(results, reference)]
-    shape = f"{text_len} tokens, {model.options.dtype}".replace("torch.", "")
-    if differing:
-        return SelfTestReport(
-            False, f"{shape}: not bit-equal to one prefill: {', '.join(differing)}; tokens may differ"
-        )
-    return SelfTestReport(True, f"{shape}: bit-equal logits, keys and values: one prefill, {', '.join(ways)}")
+    return list(ways), [name for name, results in ways.items() if not _equal(results, reference)]
 
 
 def _run(model: Model, text: Int32Array, pieces: Sequence[int]) -> _Results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,27 +13,21 @@ import numpy as np
 import pytest
 import torch
 import typer
-from tiny_model import VOCAB, loaded, one_thread, tiny_model
+from tiny_model import VOCAB, loaded, tiny_model
 from typer.testing import CliRunner
 
 import tests.verify.__main__ as command
 from decoder_service.draft import DraftAsk, DraftTree
 from decoder_service.forest import Forest
+from decoder_service.products import Product, Shape, check_product
 from decoder_service.sampling import SamplingParams
 from tests.verify.cases import cases
 from tests.verify.decode import Decoded, decode, prefill, request, same_bits
 from tests.verify.matrix import Outcome, Plan, Progress
-from tests.verify.products import Product, check_product
 from tests.verify.prompts import load_prompts, spread
 from tests.verify.proposals import GarbageSource, RecordedSource
 from tests.verify.reference import Generated
 from tests.verify.row import Row
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +121,15 @@ def test_same_bits_tells_zeros_apart_and_takes_nan_as_itself() -> None:
 
 def test_a_product_whose_order_depends_on_the_rows_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = [4, 8, 12, 48]
-    assert check_product(256, 64, torch.float32, counts).passed
+    assert check_product(Shape(256, 64), torch.float32, counts).passed
     linear = torch.nn.functional.linear
 
-    def reordered(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def reordered(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         backwards = rows.shape[-2] == 8
-        return linear(rows.flip(-1), weight.flip(-1)) if backwards else linear(rows, weight)
+        return linear(rows.flip(-1), weight.flip(-1), bias) if backwards else linear(rows, weight, bias)
 
     monkeypatch.setattr(torch.nn.functional, "linear", reordered)
-    assert check_product(256, 64, torch.float32, counts).differing == [8]
+    assert check_product(Shape(256, 64), torch.float32, counts).differing == [8]
 
 
 def ask(text: list[int], max_nodes: int = 24) -> DraftAsk:

@@ -15,10 +15,11 @@ from decoder_service.config import default_cache_folder
 from decoder_service.draft import DraftSource
 from decoder_service.embedded_model import EMBEDDED, ModelFiles, locate_model
 from decoder_service.model import LoadedModel, ModelOptions, load_model
+from decoder_service.products import Product
 from decoder_service.request import GenerationRequest
 from tests.verify.cases import MODES, cases
 from tests.verify.decode import CONFIG, DRAFTED, Computed, Decoded, decode, decode_alone, prefill
-from tests.verify.products import Product, check_products
+from tests.verify.products import check_products
 from tests.verify.prompts import Prompt, encode
 from tests.verify.proposals import GarbageSource, RecordedSource
 from tests.verify.reference import Reference
@@ -172,4 +173,5 @@ class Group:
 
 
 def _reference(loaded: LoadedModel) -> Reference:
-    return Reference(locate_model(EMBEDDED, default_cache_folder()), loaded.eos_token_ids)
+    files = locate_model(EMBEDDED, default_cache_folder()).in_dtype("float32")
+    return Reference(files, loaded.eos_token_ids)
