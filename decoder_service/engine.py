@@ -7,23 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-import numpy as np
+import structlog
 import torch
 
 from decoder_service.accept import Acceptance, follow
 from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source
-from decoder_service.forest import NO_PARENT, Forest
+from decoder_service.errors import InternalError
+from decoder_service.forest import Forest
 from decoder_service.kv_cache import CacheFullError
 from decoder_service.model import LoadedModel, StepLogits
 from decoder_service.packed_step import SlotStep
 from decoder_service.planner import Planner
-from decoder_service.request import GenerationRequest
+from decoder_service.request import FailedEvent, GenerationRequest
 from decoder_service.sampling import argmax_rows
+from decoder_service.share import NO_DRAFT, Share, cut, hang_under, share_out
 from decoder_service.stream import Sink, Stream
 
-NO_DRAFT = PlannedDraft(
-    np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, np.float32)
-)
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,12 @@ class Engine:
         output = self._model.forward([self._slot_step(part) for part in parts])
         acceptances = self._accept(parts, output)
         self._commit(parts, acceptances, output)
-        for request, (part, acceptance) in enumerate(zip(parts, acceptances, strict=True)):
-            self._emit(request, part, acceptance)
-        self._ask()
+        for part, acceptance in zip(parts, acceptances, strict=True):
+            if isinstance(acceptance, Acceptance):
+                self._emit(part, acceptance)
+            else:
+                self._fail(part.stream, acceptance)
+        self._ask(self._shares())
 
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._loaded.tokenizer.decode(tokens, skip_special_tokens=True)
@@ -133,28 +136,25 @@ class Engine:
                 self._finish(stream)
 
     def _plan(self) -> list[_Part]:
-        """What every stream puts into the step. Prompts share ``prefill_rows``; the others come first."""
-        drafts = self._collect_drafts()
-        prefill_left = self._config.prefill_rows
+        """What every stream puts into the step."""
+        shares = self._shares()
+        drafts = self._collect_drafts(shares)
         parts = []
-        for stream in sorted(self._running, key=lambda each: (len(each.pending) > 1, each.number)):
-            known = stream.pending
-            if len(known) > 1:
-                known = known[:prefill_left]
-                prefill_left -= len(known)
-            if len(known) == 0:
-                continue
-            is_complete = len(known) == len(stream.pending)
-            planned = drafts.get(stream.number, NO_DRAFT) if is_complete else NO_DRAFT
-            forest = _hang_under(known.tolist(), planned)
-            parts.append(_Part(stream, forest, len(known), planned, is_complete))
+        for share in shares:
+            known = share.stream.pending[: share.num_known]
+            planned = drafts.get(share.stream.number, NO_DRAFT)
+            forest = hang_under(known.tolist(), planned)
+            parts.append(_Part(share.stream, forest, len(known), planned, share.is_complete))
         return parts
 
-    def _collect_drafts(self) -> dict[int, PlannedDraft]:
-        """The planned draft of each stream, by its number."""
-        streams = [stream for stream in self._running if stream.request.drafts.sources]
+    def _shares(self) -> list[Share]:
+        return share_out(self._running, self._config.prefill_rows)
+
+    def _collect_drafts(self, shares: Sequence[Share]) -> dict[int, PlannedDraft]:
+        """The planned draft of each stream that emits in this step and wants one, by its number."""
+        streams = _that_draft(shares)
         if streams != self._drafting:
-            self._ask()
+            self._ask(shares)
         trees: dict[int, dict[Source, DraftTree]] = {stream.number: {} for stream in streams}
         for source, asked in zip(self._sources, self._asked, strict=True):
             began = time.monotonic()
@@ -163,7 +163,8 @@ class Engine:
                 _note_wait(asked, (time.monotonic() - began) * 1000)
             for stream, answer in zip(asked, answers, strict=True):
                 trees[stream.number][source.source] = answer
-        budget = max(self._config.draft_nodes - max(len(self._running) - 1, 0), 0)
+        num_emitting = sum(share.is_complete for share in shares)
+        budget = max(self._config.draft_nodes - max(num_emitting - 1, 0), 0)
         planned = self._planner.plan(
             list(trees.values()),
             budget,
@@ -172,13 +173,13 @@ class Engine:
             trusts=[stream.trust.value for stream in streams],
         )
         return {
-            stream.number: _cut(draft, stream.request.drafts.max_nodes, stream.room - 2)
+            stream.number: cut(draft, stream.request.drafts.max_nodes, stream.room - 2)
             for stream, draft in zip(streams, planned, strict=True)
         }
 
-    def _ask(self) -> None:
+    def _ask(self, shares: Sequence[Share]) -> None:
         """Ask each source for the next step's drafts of the streams that want it."""
-        self._drafting = [stream for stream in self._running if stream.request.drafts.sources]
+        self._drafting = _that_draft(shares)
         self._asked = [
             [stream for stream in self._drafting if source.source in stream.request.drafts.sources]
             for source in self._sources
@@ -195,16 +196,22 @@ class Engine:
         wanted = range(part.num_known - 1, len(part.forest)) if part.is_complete else ()
         return SlotStep(part.stream.slot, part.forest, wanted)
 
-    def _accept(self, parts: Sequence[_Part], output: StepLogits) -> list[Acceptance]:
+    def _accept(self, parts: Sequence[_Part], output: StepLogits) -> list[Acceptance | Exception]:
+        """What each part yields, or what its own sampling raised: the other streams go on."""
         is_greedy = all(part.stream.sampler.is_plain_greedy for part in parts)
         best = argmax_rows(output.logits) if is_greedy and len(output.logits) else []
-        return [
-            self._accept_part(part, first, output, best) if part.is_complete else Acceptance([], [])
-            for part, first in zip(parts, output.first_wanted, strict=True)
-        ]
+        acceptances: list[Acceptance | Exception] = []
+        for part, first in zip(parts, output.first_wanted, strict=True):
+            try:
+                acceptances.append(self._accept_part(part, first, output, best))
+            except Exception as error:  # a logits processor may raise anything
+                acceptances.append(error)
+        return acceptances
 
     def _accept_part(self, part: _Part, first_wanted: int, output: StepLogits, best: list[int]) -> Acceptance:
         """Walk down one stream's tree; wanted row i is node num_known - 1 + i."""
+        if not part.is_complete:
+            return Acceptance([], [])
         stream, root = part.stream, part.num_known - 1
         history = stream.text.tolist() if not best else []
         num_chosen = 0
@@ -221,26 +228,41 @@ class Engine:
 
         return follow(part.forest, root, choose, lambda token: stream.is_last(token, num_chosen - 1))
 
-    def _commit(self, parts: Sequence[_Part], acceptances: Sequence[Acceptance], output: StepLogits) -> None:
+    def _commit(
+        self, parts: Sequence[_Part], acceptances: Sequence[Acceptance | Exception], output: StepLogits
+    ) -> None:
         """Keep the rows of the known tokens and of the accepted drafts."""
         kept = [
-            (part.stream.slot, [*range(part.num_known), *acceptance.nodes[1:]])
-            for part, acceptance in zip(parts, acceptances, strict=True)
+            (
+                part.stream.slot,
+                [*range(part.num_known), *(accepted.nodes[1:] if isinstance(accepted, Acceptance) else [])],
+            )
+            for part, accepted in zip(parts, acceptances, strict=True)
         ]
         self._model.commit(output, kept)
 
-    def _emit(self, request: int, part: _Part, acceptance: Acceptance) -> None:
+    def _emit(self, part: _Part, acceptance: Acceptance) -> None:
         if not part.is_complete:
             return
         stream = part.stream
         if stream in self._drafting:
             self._planner.observe(self._drafting.index(stream), acceptance.tokens)
-        event = stream.emit(acceptance, part.planned, part.num_known)
+        try:
+            event = stream.emit(acceptance, part.planned, part.num_known)
+        except Exception as error:  # a tokenizer may raise anything
+            self._fail(stream, error)
+            return
         if not stream.timings.first_token:
             stream.timings.first_token = time.monotonic()
         stream.sink(event)
         if stream.finish_reason is not None:
             self._finish(stream)
+
+    def _fail(self, stream: Stream, error: Exception) -> None:
+        """End one request whose own sampling or text failed."""
+        log.error("a request failed", request_id=stream.request.request_id, exc_info=error)
+        self._leave(stream)
+        stream.sink(FailedEvent(InternalError(f"the request failed: {type(error).__name__}: {error}")))
 
     def _finish(self, stream: Stream) -> None:
         stream.timings.finished = time.monotonic()
@@ -259,29 +281,11 @@ class Engine:
             source.close(stream.number)
 
 
+def _that_draft(shares: Sequence[Share]) -> list[Stream]:
+    """The streams that emit in the step and have sources; a prompt that goes on has nothing to draft for."""
+    return [share.stream for share in shares if share.is_complete and share.stream.request.drafts.sources]
+
+
 def _note_wait(streams: Sequence[Stream], wait_ms: float) -> None:
     for stream in streams:
         stream.stats.waits_ms.append(wait_ms)
-
-
-def _hang_under(known: Sequence[int], planned: PlannedDraft) -> Forest:
-    """The known tokens as a chain, the draft under the last of them."""
-    if len(planned) == 0:
-        return Forest.chain(known)
-    newest = len(known) - 1
-    parents = np.where(planned.parents == NO_PARENT, newest, planned.parents + len(known))
-    return Forest.of([*known, *planned.tokens.tolist()], [*range(-1, newest), *parents.tolist()])
-
-
-def _cut(planned: PlannedDraft, max_nodes: int, deepest: int) -> PlannedDraft:
-    """Keep the likeliest nodes, at most so many, and none deeper than ``deepest`` (0: a child of the newest token)."""
-    depths = Forest.of(planned.tokens, planned.parents).depths
-    allowed = np.flatnonzero(depths <= deepest)
-    likeliest = np.argsort(-planned.probabilities[allowed], kind="stable")[:max_nodes]
-    kept = np.sort(allowed[likeliest])
-    if len(kept) == len(planned):
-        return planned
-    renumbered = np.full(len(planned) + 1, NO_PARENT, dtype=np.int32)  # the last entry is for NO_PARENT
-    renumbered[kept] = np.arange(len(kept), dtype=np.int32)
-    parents = renumbered[planned.parents[kept]]
-    return PlannedDraft(planned.tokens[kept], parents, planned.sources[kept], planned.probabilities[kept])
