@@ -8,7 +8,8 @@ import random
 import structlog
 
 from trie_service.errors import StoreUnavailableError
-from trie_service.index import DraftIndex, ServingState
+from trie_service.index import DraftIndex
+from trie_service.serving import ServingState
 from trie_service.store import Store
 
 READ_WAIT_S = 1.0
@@ -39,37 +40,37 @@ class Follower:
             try:
                 await self._follow()
             except StoreUnavailableError as error:
-                if self._index.state is not ServingState.DEGRADED:
+                if self._index.serving.state is not ServingState.DEGRADED:
                     log.warning("store lost: drafts go on, learning does not", error=str(error))
                     backoff_s = FIRST_BACKOFF_S
-                self._index.state = ServingState.DEGRADED
+                self._index.serving.state = ServingState.DEGRADED
             await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))
             backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
 
     async def _follow(self) -> None:
         await self.catch_up()
-        if self._index.state is ServingState.DEGRADED:
+        if self._index.serving.state is ServingState.DEGRADED:
             log.info("store is back and memory has caught up", store=self._store.description)
-        self._index.state = ServingState.SERVING
+        self._index.serving.state = ServingState.SERVING
         while True:
-            if not await self._read(READ_WAIT_S) and await self._index.store_changed():
+            if not await self._read(READ_WAIT_S) and await self._index.namespaces.store_changed():
                 log.warning("the store was emptied: memory is kept", store=self._store.description)
                 await self._reconcile()
 
     async def _read(self, wait_s: float) -> bool:
         """Apply what is new; False where nothing was."""
-        batch = await self._store.read(self._index.cursors(), wait_s)
+        batch = await self._store.read(self._index.namespaces.cursors(), wait_s)
         if batch.changed:
             await self._reconcile()
         for record, entries in batch.logs.items():
             if unreadable := sum(not entry.is_readable for entry in entries):
                 log.error("log entries make no sense, skipped", namespace=record.name, entries=unreadable)
-        await self._index.apply(batch)
+        await self._index.reader.apply(batch)
         return bool(batch.logs)
 
     async def _reconcile(self) -> None:
-        await self._index.reconcile()
-        refusals = {record.name: record for record in self._index.refusals()}
+        await self._index.namespaces.reconcile()
+        refusals = {record.name: record for record in self._index.namespaces.refusals()}
         for name in refusals.keys() - self._refused:
             log.error("namespace refused", namespace=name, format=refusals[name].format_version)
         self._refused = set(refusals)

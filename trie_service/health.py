@@ -13,7 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as aio_health  # type: ignore[attr-defined]  # not in the stubs
 
-from trie_service.index import ServingState
+from trie_service.serving import ServingState
 
 DRAFT_SERVICES = ("", "draftwell.trie.v1.TrieService")
 LEARN_SERVICE = "draftwell.trie.v1.TrieService.Learn"

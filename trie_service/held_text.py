@@ -16,7 +16,8 @@ import numpy.typing as npt
 from trie_service.ledger import BYTES_PER_ROW, Int64Array, Ledger, Row, hash_of
 from trie_service.sequence import TokenSequence
 from trie_service.trie import Trie
-from trie_service.trie_arrays import CONTEXT_FLAG, FORGOTTEN, Int32Array
+from trie_service.trie_arrays import CONTEXT_FLAG, FORGOTTEN, TOKEN_MASK, Int32Array
+from trie_service.trie_image import sequences_of
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -125,6 +126,33 @@ class HeldText:
         text.num_learned_tokens = text.trie.num_tokens
         for _ in text._evict_unnamed():
             pass
+        return text
+
+    def words(self) -> tuple[Int32Array, Int64Array]:
+        """Copy the words held, tokens, flagged context and separators, and the rows of the ledger for them."""
+        words = self.trie.words(0, self.trie.num_words)
+        rows = _without_forgotten(self._ledger.to_array(self._end), words)
+        return words[words != FORGOTTEN], rows
+
+    @classmethod
+    def from_words(cls, words: Int32Array, rows: Int64Array, *, max_order: int, max_bytes: int) -> HeldText:
+        """What ``words`` gave, the newest of it that fits; ValueError where it makes no sense."""
+        text = cls(max_order=max_order, max_bytes=max_bytes)
+        text._end = len(words)
+        text._ledger = Ledger.from_array(rows, text._end)
+        for sequence in sequences_of(words):
+            context_len = int(np.count_nonzero(sequence & CONTEXT_FLAG))
+            text.trie.insert(sequence & TOKEN_MASK, context_len=context_len)
+        text.num_learned_tokens = text.trie.num_tokens
+        for _ in text._evict_unnamed():
+            pass
+        return text
+
+    def resized(self, max_bytes: int) -> HeldText:
+        """The same text, the newest of it that fits, under another bound."""
+        text = HeldText.from_arrays(self.to_arrays(), max_order=self.max_order, max_bytes=max_bytes)
+        text.num_learned_tokens = self.num_learned_tokens
+        text.num_forgotten_tokens = self.num_forgotten_tokens
         return text
 
     @property

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import numpy as np
 
 from trie_service.drafting import Draft, DraftLimits, draft
-from trie_service.namespace import NamespaceRecord
+from trie_service.held_text import HeldText
+from trie_service.namespace import NamespaceLimits, NamespaceRecord
 from trie_service.sequence import TokenArray, TokenSequence, checked_tokens
-from trie_service.store import START, LogEntry
-from trie_service.trie import Trie
+from trie_service.snapshot import Snapshot
+from trie_service.store import START, LogEntry, Stored
+from trie_service.top_drafts import MAX_PATH_LEN, TopDraft, TopDrafts, follows
 
-PIECE_LEN = 512  # tokens inserted at one go, a millisecond or so
+TOP_LIMITS: Final = DraftLimits(max_nodes=64, max_depth=MAX_PATH_LEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,62 +32,181 @@ class NamespaceStats:
     num_hits: int
     num_drafted_nodes: int
     num_pending: int
+    num_evicted_tokens: int
+    num_forgotten_sequences: int
+    replication_lag_s: float
+    snapshot_age_s: float | None  # None: there is no snapshot
+    snapshot_bytes: int
+    log_bytes: int
+
+
+@dataclass(slots=True)
+class LearnedCounters:
+    """Counters of what was learned; they go with the text into a snapshot."""
+
+    num_sequences: int = 0
+    num_tokens: int = 0
+    num_forgotten_sequences: int = 0
+    num_forgotten_tokens: int = 0
 
 
 class NamespaceMemory:
-    """A trie, the place in the log up to which it is complete, and counters."""
+    """Text, the place in the log up to which it is complete, and counters.
 
-    def __init__(self, record: NamespaceRecord, *, max_order: int, max_bytes: int) -> None:
+    Whoever changes or copies the text holds ``lock``; drafts need none.
+    """
+
+    def __init__(self, record: NamespaceRecord, limits: NamespaceLimits, *, max_order: int) -> None:
         self.record = record
+        self.limits = limits
         self.position = START
-        self._trie = Trie(max_order=max_order, max_bytes=max_bytes)
+        self.lock = asyncio.Lock()
+        self.is_resizing = False
+        self.text = HeldText(max_order=max_order, max_bytes=limits.max_bytes)
+        self.lookups_by_order = [0] * (max_order + 1)  # [longest match]
         self._max_order = max_order
         self._applied = 0  # number of the newest applied entry
-        self._head = 0  # number of the newest entry known to be in the log
-        self._num_sequences = self._num_tokens = 0
-        self._num_lookups = self._num_hits = self._num_drafted_nodes = 0
+        self._stored = Stored()
+        self._lag_s = 0.0
+        self._learned = LearnedCounters()
+        self._num_drafted_nodes = 0
+        self._top = TopDrafts()
 
-    def insert(self, sequence: TokenSequence) -> Iterator[int]:
-        """Learn a sequence piece by piece; yield the tokens of each, so that others get a turn."""
-        for piece in sequence.pieces(PIECE_LEN, overlap=self._max_order):
-            self._trie.insert(piece.tokens, context_len=piece.context_len)
-            yield len(piece.tokens)
-        self._num_sequences += 1
-        self._num_tokens += sequence.num_learned
+    @classmethod
+    async def restored(
+        cls, record: NamespaceRecord, limits: NamespaceLimits, snapshot: Snapshot, *, max_order: int
+    ) -> NamespaceMemory:
+        """What a snapshot holds; raise ValueError for one that makes no sense."""
+        memory = cls(record, limits, max_order=max_order)
+        memory.position, memory._applied = snapshot.position, snapshot.number
+        memory.text = await asyncio.to_thread(
+            HeldText.from_arrays, snapshot.arrays, max_order=max_order, max_bytes=limits.max_bytes
+        )
+        learned = {name: int(snapshot.extra.get(name, 0)) for name in asdict(LearnedCounters())}
+        memory._learned = LearnedCounters(**learned)
+        memory.text.num_learned_tokens = memory._learned.num_tokens
+        memory.text.num_forgotten_tokens = memory._learned.num_forgotten_tokens
+        return memory
 
-    def advance(self, entry: LogEntry) -> None:
+    async def snapshot(self) -> Snapshot:
+        """Copy all that is held; learning waits meanwhile, drafts do not."""
+        async with self.lock:
+            arrays = await asyncio.to_thread(self.text.to_arrays)
+            return Snapshot(self.position, self._applied, arrays, asdict(self._counted()))
+
+    async def digest(self) -> tuple[str, int]:
+        """A digest of the text, and the number of the entry up to which it is complete."""
+        async with self.lock:
+            return await asyncio.to_thread(self.text.digest), self._applied
+
+    async def problems(self) -> list[str]:
+        """What is wrong with the memory: nothing, but for mistakes of ours."""
+        async with self.lock:
+            try:
+                await asyncio.to_thread(self.text.trie.check)
+            except AssertionError as error:
+                return [f"the trie breaks an invariant: {error}"]
+        return []
+
+    async def resize(self, max_bytes: int) -> None:
+        """Change the bytes that the text may take: it is learned anew, the newest of it that fits.
+
+        About a second a million tokens, during which the namespace's log waits and drafts do not.
+        """
+        self.is_resizing = True
+        try:
+            async with self.lock:
+                self.text = await asyncio.to_thread(self.text.resized, max_bytes)
+        finally:
+            self.is_resizing = False
+
+    def apply(self, entry: LogEntry) -> Iterator[int]:
+        """Learn or forget what an entry of the log says, piece by piece; yield the words of each."""
+        if entry.sequence is not None:
+            yield from self._insert(entry.sequence, entry.appended_ms)
+        elif entry.forgotten is not None:
+            self._learned.num_forgotten_sequences += self.text.holds(entry.forgotten)
+            yield from self.text.forget(entry.forgotten)
+
+    def advance(self, entry: LogEntry, now_ms: int) -> None:
         """Memory is complete up to this entry of the log."""
         self.position = entry.position
         self._applied = max(self._applied, entry.number)
-        self.note_head(entry.number)
+        self._lag_s = max(0, now_ms - entry.appended_ms) / 1000
+
+    def expire(self, now_ms: int) -> Iterator[int]:
+        """Let go of text that is older than it may be, piece by piece; yield the words of each."""
+        if self.limits.text_ttl_s:
+            yield from self.text.expire(now_ms - 1000 * self.limits.text_ttl_s)
 
     def rewind(self) -> None:
         """Read the log from its start: it is a new one."""
         self.position = START
-        self._applied = self._head = 0
+        self._applied = 0
+        self._stored = Stored()
 
-    def note_head(self, number: int) -> None:
-        """Take note of the number of the log's newest entry."""
-        self._head = max(self._head, number)
+    def note_stored(self, stored: Stored) -> None:
+        """Take note of what the store holds of the namespace."""
+        self._stored = stored
+
+    def has_applied(self, number: int) -> bool:
+        """Whether the memory is complete up to that entry of the log."""
+        return self._applied >= number
 
     def draft(self, context: TokenArray, limits: DraftLimits) -> Draft:
         """Draft what follows ``context``; raise InvalidArgumentError for a token not in the vocabulary."""
         tokens = checked_tokens(context[-self._max_order :], self.record.vocab_size)
-        found = draft(self._trie, tokens, limits)
-        self._num_lookups += 1
-        self._num_hits += len(found.tokens) > 0
-        self._num_drafted_nodes += len(found.tokens)
+        found = draft(self.text.trie, tokens, limits)
+        self.lookups_by_order[int(found.orders[0]) if len(found) else 0] += 1
+        self._num_drafted_nodes += len(found)
+        self._top.note(tokens, found)
+        return found
+
+    def top_drafts(self, limit: int) -> list[TopDraft]:
+        """What is drafted most, as far as it is still held."""
+        found: list[TopDraft] = []
+        for entry in self._top.most():
+            if len(found) == limit:
+                break
+            if (held := self._still_held(entry)) is not None:
+                found.append(held)
         return found
 
     def stats(self) -> NamespaceStats:
         """The figures as they are now."""
+        learned, stored = self._counted(), self._stored
         return NamespaceStats(
-            num_sequences=self._num_sequences,
-            num_tokens=self._num_tokens,
-            num_nodes=self._trie.num_nodes,
-            num_bytes=self._trie.num_bytes,
-            num_lookups=self._num_lookups,
-            num_hits=self._num_hits,
+            num_sequences=learned.num_sequences,
+            num_tokens=learned.num_tokens,
+            num_nodes=self.text.trie.num_nodes,
+            num_bytes=self.text.num_bytes,
+            num_lookups=sum(self.lookups_by_order),
+            num_hits=sum(self.lookups_by_order[1:]),
             num_drafted_nodes=self._num_drafted_nodes,
-            num_pending=self._head - self._applied,
+            num_pending=max(0, stored.head - self._applied),
+            num_evicted_tokens=self.text.num_evicted_tokens,
+            num_forgotten_sequences=learned.num_forgotten_sequences,
+            replication_lag_s=self._lag_s,
+            snapshot_age_s=(stored.now_ms - stored.snapshot_ms) / 1000 if stored.snapshot_ms else None,
+            snapshot_bytes=stored.snapshot_bytes,
+            log_bytes=stored.log_bytes,
         )
+
+    def _insert(self, sequence: TokenSequence, appended_ms: int) -> Iterator[int]:
+        is_new = not self.text.holds(sequence.sequence_id)
+        yield from self.text.insert(sequence, appended_ms)
+        self._learned.num_sequences += is_new
+
+    def _counted(self) -> LearnedCounters:
+        self._learned.num_tokens = self.text.num_learned_tokens
+        self._learned.num_forgotten_tokens = self.text.num_forgotten_tokens
+        return self._learned
+
+    def _still_held(self, entry: TopDraft) -> TopDraft | None:
+        """The part of a counted draft that would be drafted today: what was forgotten is never shown."""
+        context = np.array(entry.context, dtype=np.int32)
+        again = draft(self.text.trie, context, TOP_LIMITS)
+        num_held = follows(again, entry.tokens)
+        if num_held == 0 or int(again.orders[0]) < len(entry.context):
+            return None
+        return TopDraft(entry.context, entry.tokens[:num_held], entry.num_drafts)

@@ -61,14 +61,16 @@ class NamespaceRecord:
     lineage: str = field(default="", compare=False)  # new where a snapshot holds text that no log has held
 
     @classmethod
-    def new(cls, ref: NamespaceRef, vocab_size: int) -> NamespaceRecord:
+    def new(
+        cls, ref: NamespaceRef, vocab_size: int, limits: NamespaceLimits = NamespaceLimits()
+    ) -> NamespaceRecord:
         """The record of a namespace to create; raise InvalidArgumentError for one that cannot be."""
         ref.validate()
         if not ref.fingerprint:
             raise InvalidArgumentError(f"namespace {ref.name!r} cannot be created without a fingerprint")
         if not 1 <= vocab_size <= MAX_VOCAB_SIZE:
             raise InvalidArgumentError(f"vocab_size {vocab_size} is not in 1 to {MAX_VOCAB_SIZE}")
-        return cls(ref.name, ref.fingerprint, vocab_size, uuid4().hex)
+        return cls(ref.name, ref.fingerprint, vocab_size, uuid4().hex, limits=limits)
 
     @property
     def is_readable(self) -> bool:

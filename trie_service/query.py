@@ -22,6 +22,7 @@ class DraftQuery:
     max_nodes: int = 0
     min_probability: float = 0.0
     max_depth: int = 0
+    shared_namespace: NamespaceRef | None = None  # a second one to look in, of the same fingerprint
 
     def limits(self, defaults: DraftLimits) -> DraftLimits:
         """The limits to draft under; raise InvalidArgumentError for absurd ones."""

@@ -52,6 +52,10 @@ class TokenSequence:
         """Tokens that can be drafted afterwards."""
         return len(self.tokens) - self.context_len
 
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Raise InvalidArgumentError naming the first token that is not below ``vocab_size``."""
+        checked_tokens(self.tokens.astype(np.int64), vocab_size)
+
     def pieces(self, piece_len: int, overlap: int) -> Iterator[TokenSequence]:
         """Cut so that a piece learns at most ``piece_len`` tokens, ``overlap`` tokens before it its context.
 

@@ -22,9 +22,12 @@ from trie_service.embedded_store import EmbeddedServer
 from trie_service.errors import ConfigError, StoreUnavailableError
 from trie_service.follow import Follower
 from trie_service.health import DRAFT_SERVICES, Health
-from trie_service.index import DraftIndex, IndexOptions, ServingState
+from trie_service.index import DraftIndex
+from trie_service.limits import ServiceLimits
+from trie_service.options import IndexOptions
 from trie_service.redis_store import RedisStore
 from trie_service.servicer import TrieServicer
+from trie_service.serving import ServingState
 from trie_service.trie import Trie
 
 MAX_MESSAGE_BYTES = 8 << 20
@@ -59,17 +62,19 @@ async def _serve(config: TrieConfig) -> None:
         store = await stack.enter_async_context(_open_store(config))
         index = DraftIndex(store, _index_options(config))
         health = Health()
-        index.on_state = health.note
+        index.serving.on_state = health.note
         await health.set(ServingState.LOADING)
         address = await stack.enter_async_context(listening(config, index, health))
         await abandonable(compile_index)
         follower = Follower(store, index)
         await follower.catch_up()
-        index.state = ServingState.SERVING
+        index.serving.state = ServingState.SERVING
         await health.set(ServingState.SERVING)
         log.info("serving", address=address, store=store.description)
         print(f"trie-service listening on {address}", flush=True)
-        await follower.run()
+        async with asyncio.TaskGroup() as work:
+            work.create_task(index.upkeep.run())
+            work.create_task(follower.run())
 
 
 def compile_index() -> None:
@@ -139,7 +144,7 @@ def _bind(server: grpc.aio.Server, address: str) -> int:
 def _index_options(config: TrieConfig) -> IndexOptions:
     return IndexOptions(
         max_order=config.max_order,
-        max_bytes=int(config.max_bytes),
+        limits=ServiceLimits(max_bytes=int(config.max_bytes)),
         auto_create=config.auto_create,
         default_limits=DraftLimits(max_nodes=config.draft_nodes, max_depth=config.draft_depth),
     )

@@ -16,19 +16,22 @@ from trie_processes import children_of, command, is_running, until
 from trie_service.config import TrieConfig
 from trie_service.drafting import DraftLimits
 from trie_service.health import Health
-from trie_service.index import DraftIndex, IndexOptions, ServingState
+from trie_service.index import DraftIndex
+from trie_service.limits import ServiceLimits
 from trie_service.memory_store import MemoryStore
+from trie_service.options import IndexOptions
 from trie_service.service import listening
+from trie_service.serving import ServingState
 
 OPTIONS = IndexOptions(
-    max_order=8, max_bytes=1 << 20, auto_create=True, default_limits=DraftLimits(max_nodes=8)
+    max_order=8, limits=ServiceLimits(max_bytes=1 << 20), auto_create=True, default_limits=DraftLimits(max_nodes=8)
 )
 LONG_GRACE = TrieConfig.load({"listen": "127.0.0.1:0", "stop_grace_s": 60})
 
 
 async def test_open_draft_streams_end_at_once_with_their_answers() -> None:
     index = DraftIndex(MemoryStore(), OPTIONS)
-    index.state = ServingState.SERVING
+    index.serving.state = ServingState.SERVING
     async with AsyncExitStack() as clients:
         async with listening(LONG_GRACE, index, Health()) as address:
             channel = await clients.enter_async_context(grpc.aio.insecure_channel(address))
@@ -48,7 +51,7 @@ async def test_open_draft_streams_end_at_once_with_their_answers() -> None:
 
 async def test_a_stream_that_its_caller_ends_is_answered_to_the_last_request() -> None:
     index = DraftIndex(MemoryStore(), OPTIONS)
-    index.state = ServingState.SERVING
+    index.serving.state = ServingState.SERVING
     async with (
         listening(LONG_GRACE, index, Health()) as address,
         grpc.aio.insecure_channel(address) as channel,

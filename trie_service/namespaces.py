@@ -1,0 +1,228 @@
+"""The namespaces of one replica: held in memory, kept the same as in the store's registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from trie_service.errors import (
+    AlreadyExistsError,
+    NamespaceNotFoundError,
+    ResourceExhaustedError,
+    SnapshotCorruptError,
+    StoreUnavailableError,
+    UnsupportedFormatError,
+)
+from trie_service.memory import NamespaceMemory, NamespaceStats
+from trie_service.namespace import NamespaceLimits, NamespaceRecord, NamespaceRef
+from trie_service.options import IndexOptions
+from trie_service.serving import Serving, ServingState
+from trie_service.snapshot import Snapshot
+from trie_service.store import START, Cursors, Registry, Store
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceView:
+    """A namespace as it is now."""
+
+    record: NamespaceRecord
+    stats: NamespaceStats
+
+
+class Namespaces:
+    """Holds memories by name; creates, changes, describes and deletes."""
+
+    def __init__(self, store: Store, options: IndexOptions, serving: Serving) -> None:
+        self._store = store
+        self._options = options
+        self._serving = serving
+        self._held: dict[str, NamespaceMemory] = {}
+        self._refused: dict[str, tuple[NamespaceRecord, UnsupportedFormatError]] = {}
+        self._store_id = ""
+        self._changes = START
+        self._registry_lock = asyncio.Lock()
+
+    @property
+    def store_id(self) -> str:
+        """Identity of the store at the last reconciliation."""
+        return self._store_id
+
+    def all(self) -> list[NamespaceMemory]:
+        """All memories, by name."""
+        return [self._held[name] for name in sorted(self._held)]
+
+    def find(self, record: NamespaceRecord) -> NamespaceMemory | None:
+        """The memory of that very incarnation."""
+        memory = self._held.get(record.name)
+        return memory if memory is not None and memory.record == record else None
+
+    def memory_of(self, ref: NamespaceRef) -> NamespaceMemory:
+        """The memory that a caller names.
+
+        Raises NotReadyError, InvalidArgumentError, NamespaceNotFoundError, FingerprintMismatchError or
+        UnsupportedFormatError.
+        """
+        self._serving.require_loaded()
+        memory = self._held.get(ref.name)
+        if memory is None:
+            ref.validate()
+            if ref.name in self._refused:
+                raise self._refused[ref.name][1]
+            raise _not_found(ref.name)
+        memory.record.check_fingerprint(ref.fingerprint)
+        return memory
+
+    async def create(self, wanted: NamespaceRecord) -> NamespaceView:
+        """Create a namespace, or return the one that exists with the same fingerprint."""
+        self._options.limits.check(wanted.limits)
+        memory = await self._create(wanted, None)
+        memory.record.check_fingerprint(wanted.fingerprint)
+        return NamespaceView(memory.record, memory.stats())
+
+    async def create_filled(self, wanted: NamespaceRecord, snapshot: Snapshot) -> NamespaceView:
+        """Create a namespace with first contents; raise AlreadyExistsError where there is one."""
+        memory = await self._create(wanted, snapshot)
+        if memory.record.incarnation != wanted.incarnation:
+            raise AlreadyExistsError(
+                f"namespace {wanted.name!r} exists: delete it first, or choose another name"
+            )
+        return NamespaceView(memory.record, memory.stats())
+
+    async def update(self, ref: NamespaceRef, limits: NamespaceLimits) -> NamespaceView:
+        """Change a namespace's limits everywhere."""
+        self._options.limits.check(limits)
+        self._serving.require_store()
+        memory = self.memory_of(ref)
+        async with self._registry_lock:
+            await self._store.update(replace(memory.record, limits=limits))
+            self._note_record(memory, replace(memory.record, limits=limits))
+        log.info("limits changed", namespace=ref.name, limits=limits)
+        return NamespaceView(memory.record, memory.stats())
+
+    async def describe(self, ref: NamespaceRef) -> NamespaceView:
+        """One namespace."""
+        memory = self.memory_of(ref)
+        await self.note_stored([memory])
+        return NamespaceView(memory.record, memory.stats())
+
+    async def describe_all(self) -> list[NamespaceView]:
+        """All namespaces that this replica can read, by name."""
+        self._serving.require_loaded()
+        memories = self.all()
+        await self.note_stored(memories)
+        return [NamespaceView(memory.record, memory.stats()) for memory in memories]
+
+    async def delete(self, ref: NamespaceRef) -> None:
+        """Delete a namespace everywhere; raise NamespaceNotFoundError where there is none."""
+        ref.validate()
+        self._serving.require_store()
+        async with self._registry_lock:
+            record = await self._store.find(ref.name)
+            if record is None:
+                raise _not_found(ref.name)
+            record.check_format()
+            await self._store.delete(record)
+            self._held.pop(ref.name, None)
+        log.info("namespace deleted", namespace=ref.name)
+
+    async def reconcile(self) -> None:
+        """Hold exactly the namespaces that the store has.
+
+        A store that was emptied is not one whose namespaces were deleted: memory is kept, and the
+        namespaces are made known to the store again.
+        """
+        async with self._registry_lock:
+            registry = await self._store.registry()
+            if self._store_id not in ("", registry.store_id):
+                registry = await self._restore(registry)
+            self._store_id, self._changes = registry.store_id, registry.changes
+            for name in self._held.keys() - {record.name for record in registry.records}:
+                del self._held[name]
+            self._refused.clear()
+            for record in registry.records:
+                await self._adopt(record)
+
+    async def store_changed(self) -> bool:
+        """Whether the store is another one than at the last reconciliation: it was emptied."""
+        return await self._store.identity() != self._store_id
+
+    def cursors(self) -> Cursors:
+        """How far memory has come in each log that it can follow now."""
+        memories = [memory for memory in self._held.values() if not memory.is_resizing]
+        return Cursors(self._changes, {memory.record: memory.position for memory in memories})
+
+    def refusals(self) -> list[NamespaceRecord]:
+        """Namespaces in a format that cannot be read."""
+        return [record for record, _ in self._refused.values()]
+
+    async def note_stored(self, memories: Sequence[NamespaceMemory]) -> None:
+        """Ask the store what it holds; without it the last answer stands."""
+        if self._serving.state is ServingState.DEGRADED or not memories:
+            return
+        try:
+            stored = await self._store.stored([memory.record for memory in memories])
+        except StoreUnavailableError:
+            return
+        for memory, found in zip(memories, stored, strict=True):
+            memory.note_stored(found)
+
+    async def _create(self, wanted: NamespaceRecord, snapshot: Snapshot | None) -> NamespaceMemory:
+        self._serving.require_store()
+        async with self._registry_lock:
+            self._require_place(wanted.name)
+            record = await self._store.create(wanted, snapshot)
+            await self._adopt(record)
+        if record.incarnation == wanted.incarnation:
+            log.info("namespace created", namespace=record.name, fingerprint=record.fingerprint)
+        return self.memory_of(NamespaceRef(record.name))
+
+    def _require_place(self, name: str) -> None:
+        most = self._options.limits.max_namespaces
+        if most and name not in self._held and len(self._held) >= most:
+            raise ResourceExhaustedError(
+                f"namespace {name!r} cannot be created: there are {len(self._held)}, and {most} are allowed"
+            )
+
+    async def _adopt(self, record: NamespaceRecord) -> None:
+        held = self._held.get(record.name)
+        if held is not None and held.record == record:
+            self._note_record(held, record)
+            return
+        self._held.pop(record.name, None)
+        try:
+            record.check_format()
+            self._held[record.name] = await self._open(record)
+        except UnsupportedFormatError as error:
+            self._refused[record.name] = (record, error)
+
+    async def _open(self, record: NamespaceRecord) -> NamespaceMemory:
+        """Memory from the newest snapshot, or, without one that can be read, empty: the log tells the rest."""
+        limits, max_order = self._options.limits.of(record.limits), self._options.max_order
+        try:
+            if (snapshot := await self._store.read_snapshot(record)) is not None:
+                return await NamespaceMemory.restored(record, limits, snapshot, max_order=max_order)
+        except (SnapshotCorruptError, ValueError) as error:
+            log.error("snapshot is damaged, put aside", namespace=record.name, error=str(error))
+            await self._store.reject_snapshot(record)
+        return NamespaceMemory(record, limits, max_order=max_order)
+
+    def _note_record(self, memory: NamespaceMemory, record: NamespaceRecord) -> None:
+        memory.record, memory.limits = record, self._options.limits.of(record.limits)
+
+    async def _restore(self, registry: Registry) -> Registry:
+        """Make held namespaces known to an emptied store; the logs there are new ones."""
+        known = {record.name for record in registry.records}
+        for memory in self.all():
+            memory.rewind()
+            if memory.record.name not in known:
+                await self._store.create(memory.record, await memory.snapshot())
+        return await self._store.registry()
+
+
+def _not_found(name: str) -> NamespaceNotFoundError:
+    return NamespaceNotFoundError(f"namespace {name!r} does not exist")
