@@ -18,14 +18,15 @@ from decoder_service.client.stream import GenerationStream, Responses
 from decoder_service.client.wire import generate_request, model_of, prompt_field
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
-_CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0),)  # a proxy of the environment knows no loopback
+_CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0),)
 
 
 class Client:
     """A connection to one decoder service. Threads may share it.
 
-    It connects at the first call. Every method raises a ClientError where its call fails; timeouts are
-    in seconds, None waits for ever.
+    It connects at the first call, straight to the address: a decoder is a service of one's own network, so
+    http_proxy, https_proxy and grpc_proxy of the environment do not count. Every method raises a ClientError
+    where its call fails; timeouts are in seconds, None waits for ever.
     """
 
     def __init__(self, address: str = DEFAULT_ADDRESS) -> None:
