@@ -12,6 +12,7 @@ from typing import Final
 
 import torch
 
+WIDE_OUTPUTS: Final = 8192
 DISTINCT_OUTPUTS: Final = 512  # the columns of wider products repeat: random numbers cost more than products
 
 
@@ -22,6 +23,11 @@ class Shape:
     inputs: int
     outputs: int
     has_bias: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is that of a large vocabulary's logits, which takes long to try."""
+        return self.outputs >= WIDE_OUTPUTS
 
     def __str__(self) -> str:
         return f"{self.inputs}x{self.outputs}{' with bias' if self.has_bias else ''}"
