@@ -10,11 +10,14 @@ import numpy as np
 
 from trie_service.compiled import compiled
 from trie_service.trie_arrays import (
+    BUCKET_MASK,
     CHAIN,
     CHILD,
     COUNT,
+    FOLLOWERS,
     FREE_ENTRY,
     LEAF_BASE,
+    LINK,
     NEXT,
     NONE,
     NUM_BUCKETS,
@@ -33,9 +36,12 @@ from trie_service.trie_arrays import (
 def find_child(arrays: TrieArrays, parent: int, token: int) -> int:
     """The child of ``parent`` that holds ``token``, or NONE."""
     entries = arrays.entries
-    entry: int = arrays.buckets[_bucket_of(parent, token, arrays.state[NUM_BUCKETS])]
+    entry: int = entries[parent, CHILD]
+    if parent != ROOT and entry >= 0 and entries[entry, TOKEN] == token:
+        return entry
+    entry = arrays.buckets[_bucket_of(arrays, parent, token)]
     while entry != NONE and (entries[entry, TOKEN] != token or entries[entry, PARENT] != parent):
-        entry = entries[entry, CHAIN]
+        entry = arrays.lists[entry, CHAIN]
     return entry
 
 
@@ -62,7 +68,10 @@ def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int)
     entries[leaf, COUNT] = count
     entries[leaf, TOTAL] = 0
     entries[leaf, CHILD] = LEAF_BASE - slot
-    _link_last(entries, parent, leaf)
+    entries[leaf, LINK] = NONE
+    entries[leaf, FOLLOWERS] = 0
+    entries[parent, FOLLOWERS] += count
+    _link_last(arrays, parent, leaf)
     _grow_buckets(arrays)
     index_entry(arrays, leaf)
     return leaf
@@ -71,26 +80,27 @@ def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int)
 @compiled
 def index_entry(arrays: TrieArrays, entry: int) -> None:
     """Let ``find_child`` find an entry."""
-    entries = arrays.entries
-    bucket = _bucket_of(entries[entry, PARENT], entries[entry, TOKEN], arrays.state[NUM_BUCKETS])
-    entries[entry, CHAIN] = arrays.buckets[bucket]
+    bucket = _bucket_of(arrays, arrays.entries[entry, PARENT], arrays.entries[entry, TOKEN])
+    arrays.lists[entry, CHAIN] = arrays.buckets[bucket]
     arrays.buckets[bucket] = entry
 
 
 @compiled
 def set_num_buckets(arrays: TrieArrays, num_entries: int) -> None:
     """Make an empty hash table for so many entries."""
-    num_buckets = max(arrays.state[NUM_BUCKETS], num_entries)
-    arrays.buckets[:num_buckets] = NONE
-    arrays.state[NUM_BUCKETS] = num_buckets
+    state = arrays.state
+    state[NUM_BUCKETS] = max(state[NUM_BUCKETS], num_entries)
+    while state[BUCKET_MASK] < state[NUM_BUCKETS] - 1:
+        state[BUCKET_MASK] = 2 * state[BUCKET_MASK] + 1
+    arrays.buckets[: state[NUM_BUCKETS]] = NONE
 
 
 @compiled
 def remove_child(arrays: TrieArrays, entry: int) -> None:
     """Take a childless entry out of the trie and free it."""
     _unlink_from_bucket(arrays, entry)
-    _unlink_from_siblings(arrays.entries, entry)
-    arrays.entries[entry, CHAIN] = arrays.state[FREE_ENTRY]
+    _unlink_from_siblings(arrays, entry)
+    arrays.lists[entry, CHAIN] = arrays.state[FREE_ENTRY]
     arrays.state[FREE_ENTRY] = entry
     arrays.state[NUM_ENTRIES] -= 1
 
@@ -99,15 +109,26 @@ def remove_child(arrays: TrieArrays, entry: int) -> None:
 def count_child(arrays: TrieArrays, entry: int, weight: int) -> None:
     """Add ``weight`` to the entry's count and let it overtake a less frequent sibling."""
     entries = arrays.entries
-    entries[entry, COUNT] += weight
+    count = entries[entry, COUNT] + weight
+    entries[entry, COUNT] = count
     parent = entries[entry, PARENT]
-    first = entries[parent, CHILD]
-    if parent == ROOT or entry == first:
+    if weight > 0 and count == weight:
+        entries[parent, FOLLOWERS] += 1
+    if parent == ROOT or entry == entries[parent, CHILD]:
         return
-    before = entries[entry, PREV]
-    if entries[before, COUNT] < entries[entry, COUNT]:
-        _unlink_from_siblings(entries, entry)
-        _link_before(entries, before, entry)
+    before = arrays.lists[entry, PREV]
+    if entries[before, COUNT] < count:
+        _unlink_from_siblings(arrays, entry)
+        _link_before(arrays, before, entry)
+
+
+@compiled
+def uncount_child(arrays: TrieArrays, entry: int, weight: int) -> None:
+    """Take ``weight`` off the entry's count."""
+    entries = arrays.entries
+    entries[entry, COUNT] -= weight
+    if weight > 0 and entries[entry, COUNT] == 0:
+        entries[entries[entry, PARENT], FOLLOWERS] -= 1
 
 
 @compiled
@@ -118,40 +139,36 @@ def move_ahead_of_leaves(arrays: TrieArrays, entry: int) -> None:
     first = entries[parent, CHILD]
     if parent == ROOT or entry == first or entries[first, NEXT] == entry:
         return
-    _unlink_from_siblings(entries, entry)
-    _link_before(entries, entries[first, NEXT], entry)
+    _unlink_from_siblings(arrays, entry)
+    _link_before(arrays, entries[first, NEXT], entry)
 
 
 @compiled
-def _bucket_of(parent: int, token: int, num_buckets: int) -> np.int64:
+def _bucket_of(arrays: TrieArrays, parent: int, token: int) -> np.int64:
     mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(token)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    size = 1
-    while size < num_buckets:
-        size *= 2
-    bucket = np.int64(mixed >> np.uint64(32)) & np.int64(size - 1)
-    return bucket if bucket < num_buckets else bucket - size // 2
+    mask = arrays.state[BUCKET_MASK]
+    bucket = np.int64(mixed >> np.uint64(32)) & mask
+    return bucket if bucket < arrays.state[NUM_BUCKETS] else bucket & (mask >> 1)
 
 
 @compiled
 def _grow_buckets(arrays: TrieArrays) -> None:
     """Split one bucket when there are more entries than buckets."""
-    num_buckets = arrays.state[NUM_BUCKETS]
-    if arrays.state[NUM_ENTRIES] <= num_buckets or num_buckets >= len(arrays.buckets):
+    state = arrays.state
+    num_buckets = state[NUM_BUCKETS]
+    if state[NUM_ENTRIES] <= num_buckets or num_buckets >= len(arrays.buckets):
         return
-    size = 1
-    while size <= num_buckets:
-        size *= 2
-    old_bucket = num_buckets - size // 2
-    arrays.state[NUM_BUCKETS] = num_buckets + 1
+    if num_buckets > state[BUCKET_MASK]:
+        state[BUCKET_MASK] = 2 * state[BUCKET_MASK] + 1
+    state[NUM_BUCKETS] = num_buckets + 1
+    old_bucket = num_buckets & (state[BUCKET_MASK] >> 1)
     entry = arrays.buckets[old_bucket]
     arrays.buckets[old_bucket] = NONE
     arrays.buckets[num_buckets] = NONE
     while entry != NONE:
-        following = arrays.entries[entry, CHAIN]
-        bucket = _bucket_of(arrays.entries[entry, PARENT], arrays.entries[entry, TOKEN], num_buckets + 1)
-        arrays.entries[entry, CHAIN] = arrays.buckets[bucket]
-        arrays.buckets[bucket] = entry
+        following = arrays.lists[entry, CHAIN]
+        index_entry(arrays, entry)
         entry = following
 
 
@@ -163,47 +180,49 @@ def _take_free_entry(arrays: TrieArrays) -> int:
         entry = state[PEAK_ENTRIES]
         state[PEAK_ENTRIES] += 1
     else:
-        state[FREE_ENTRY] = arrays.entries[entry, CHAIN]
+        state[FREE_ENTRY] = arrays.lists[entry, CHAIN]
     state[NUM_ENTRIES] += 1
     return entry
 
 
 @compiled
 def _unlink_from_bucket(arrays: TrieArrays, entry: int) -> None:
-    entries = arrays.entries
-    bucket = _bucket_of(entries[entry, PARENT], entries[entry, TOKEN], arrays.state[NUM_BUCKETS])
+    lists = arrays.lists
+    bucket = _bucket_of(arrays, arrays.entries[entry, PARENT], arrays.entries[entry, TOKEN])
     before = NONE
     walker = arrays.buckets[bucket]
     while walker != entry:
         before = walker
-        walker = entries[walker, CHAIN]
+        walker = lists[walker, CHAIN]
     if before == NONE:
-        arrays.buckets[bucket] = entries[entry, CHAIN]
+        arrays.buckets[bucket] = lists[entry, CHAIN]
     else:
-        entries[before, CHAIN] = entries[entry, CHAIN]
+        lists[before, CHAIN] = lists[entry, CHAIN]
 
 
 @compiled
-def _link_last(entries: np.ndarray, parent: int, entry: int) -> None:
+def _link_last(arrays: TrieArrays, parent: int, entry: int) -> None:
+    entries, lists = arrays.entries, arrays.lists
     first = entries[parent, CHILD]
     entries[entry, NEXT] = NONE
     if first == NONE:
         entries[parent, CHILD] = entry
-        entries[entry, PREV] = entry
+        lists[entry, PREV] = entry
     else:
-        last = entries[first, PREV]
+        last = lists[first, PREV]
         entries[last, NEXT] = entry
-        entries[entry, PREV] = last
-        entries[first, PREV] = entry
+        lists[entry, PREV] = last
+        lists[first, PREV] = entry
 
 
 @compiled
-def _link_before(entries: np.ndarray, sibling: int, entry: int) -> None:
+def _link_before(arrays: TrieArrays, sibling: int, entry: int) -> None:
+    entries, lists = arrays.entries, arrays.lists
     parent = entries[entry, PARENT]
-    before = entries[sibling, PREV]
+    before = lists[sibling, PREV]
     entries[entry, NEXT] = sibling
-    entries[entry, PREV] = before
-    entries[sibling, PREV] = entry
+    lists[entry, PREV] = before
+    lists[sibling, PREV] = entry
     if entries[parent, CHILD] == sibling:
         entries[parent, CHILD] = entry
     else:
@@ -211,16 +230,17 @@ def _link_before(entries: np.ndarray, sibling: int, entry: int) -> None:
 
 
 @compiled
-def _unlink_from_siblings(entries: np.ndarray, entry: int) -> None:
+def _unlink_from_siblings(arrays: TrieArrays, entry: int) -> None:
+    entries, lists = arrays.entries, arrays.lists
     parent = entries[entry, PARENT]
     first = entries[parent, CHILD]
-    before = entries[entry, PREV]
+    before = lists[entry, PREV]
     following = entries[entry, NEXT]
     if entry == first:
         entries[parent, CHILD] = following
     else:
         entries[before, NEXT] = following
     if following != NONE:
-        entries[following, PREV] = before
+        lists[following, PREV] = before
     elif entry != first:
-        entries[first, PREV] = before
+        lists[first, PREV] = before

@@ -16,12 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trie_service.compiled import compiled
-from trie_service.matching import FIRST_NODE, LEAF_ORDER, LEAF_SLOT, NODE_ORDER
+from trie_service.matching import LEAF_ORDER, LEAF_SLOT, NODE, NODE_ORDER
 from trie_service.ngrams import next_slot
 from trie_service.trie_arrays import (
     CHILD,
     CONTEXT_FLAG,
     COUNT,
+    FOLLOWERS,
+    LINK,
     NEXT,
     NONE,
     TOKEN,
@@ -40,8 +42,12 @@ _LEAST_BELIEF: Final = 0.01
 CANDIDATE_TOKEN: Final = 0
 ORDER: Final = 1  # longest suffix that the token followed
 FOLLOWED: Final = 2  # how often it did
-FOLLOWERS: Final = 3  # how often anything did
-NUM_CANDIDATE_COLUMNS: Final = 4
+FOLLOWERS_TOTAL: Final = 3  # how often anything did
+PLACE_NODE: Final = 4  # longest node of the match that the token is known to have followed, or NONE
+PLACE_ORDER: Final = 5
+PLACE_CHILD: Final = 6  # the entry of the token below it
+CANDIDATE_PARENT: Final = 7  # for the draft: the node of the draft whose child it would be
+NUM_CANDIDATE_COLUMNS: Final = 8
 
 
 @cache
@@ -56,9 +62,9 @@ def escape_strengths(max_order: int) -> Float64Array:
 
 
 class Candidates(NamedTuple):
-    """Tokens that may come next: their evidence, and the estimated probability."""
+    """Tokens that may come next: their evidence and place in the trie, and the estimated probability."""
 
-    evidence: Int32Array  # [candidate, column]
+    columns: Int32Array  # [candidate, column]
     probabilities: Float64Array  # [candidate]
 
 
@@ -67,6 +73,7 @@ def estimate_followers(
     arrays: TrieArrays, match: Int32Array, strengths: Float64Array, candidates: Candidates
 ) -> int:
     """Fill in the tokens that may follow a match, best evidence first; return their number."""
+    entries = arrays.entries
     belief = 1.0
     num_candidates = 0
     seen_total = 0
@@ -74,35 +81,27 @@ def estimate_followers(
         word = arrays.ring[next_slot(arrays, match[LEAF_SLOT])]
         if word >= 0 and word & CONTEXT_FLAG == 0:
             share = 1.0 / (1.0 + strengths[match[LEAF_ORDER]])
-            num_candidates = _credit(candidates, 0, (word, match[LEAF_ORDER], 1, 1), share)
+            _add_candidate(candidates, 0, (word, match[LEAF_ORDER], 1, 1), (NONE, 0, NONE), share)
+            num_candidates = 1
             belief -= share
             seen_total = 1
+    node = match[NODE]
     for order in range(match[NODE_ORDER], 0, -1):
-        node = match[FIRST_NODE + order]
-        total = arrays.entries[node, TOTAL]
-        if total <= seen_total:
-            continue
-        seen_total = total
-        escape = strengths[order] * _num_followers(arrays, node)
-        share = belief / (total + escape)
-        num_candidates = _credit_followers(arrays, node, order, share, (candidates, num_candidates))
-        belief = share * escape
-        if belief < _LEAST_BELIEF:
-            break
+        total = entries[node, TOTAL]
+        if total > seen_total:
+            seen_total = total
+            num_followers = entries[node, FOLLOWERS]
+            escape = strengths[order] * min(num_followers, _MAX_SIBLINGS)
+            share = belief / (total + escape)
+            if num_followers == 1 and num_candidates > 0:  # the one that followed the longer suffixes
+                candidates.probabilities[0] += share * total
+            else:
+                num_candidates = _credit_followers(arrays, node, order, share, (candidates, num_candidates))
+            belief = share * escape
+            if belief < _LEAST_BELIEF:
+                break
+        node = entries[node, LINK]
     return num_candidates
-
-
-@compiled
-def _num_followers(arrays: TrieArrays, node: int) -> int:
-    """How many different tokens followed, as far as they are looked at."""
-    num_followers = 0
-    child = arrays.entries[node, CHILD]
-    for _ in range(_MAX_SIBLINGS):
-        if child == NONE:
-            break
-        num_followers += arrays.entries[child, COUNT] > 0
-        child = arrays.entries[child, NEXT]
-    return num_followers
 
 
 @compiled
@@ -112,33 +111,58 @@ def _credit_followers(
     """Credit each follower of ``node`` with ``share`` times its count; return the number of candidates."""
     candidates, num_candidates = so_far
     entries = arrays.entries
+    total = entries[node, TOTAL]
+    num_left = total
     child = entries[node, CHILD]
     for _ in range(_MAX_SIBLINGS):
-        if child == NONE:
-            break
         count = entries[child, COUNT]
         if count > 0:
-            evidence = (entries[child, TOKEN], order, count, entries[node, TOTAL])
-            num_candidates = _credit(candidates, num_candidates, evidence, share * count)
+            token = entries[child, TOKEN]
+            place = (node, order, child)
+            index = _candidate_of(candidates, num_candidates, token)
+            if index != NONE:
+                candidates.probabilities[index] += share * count
+                if candidates.columns[index, PLACE_NODE] == NONE:
+                    _set_place(candidates, index, place)
+            elif num_candidates < MAX_CANDIDATES:
+                evidence = (token, order, count, total)
+                _add_candidate(candidates, num_candidates, evidence, place, share * count)
+                num_candidates += 1
+        num_left -= count
         child = entries[child, NEXT]
+        if num_left <= 0 or child == NONE:
+            break
     return num_candidates
 
 
 @compiled
-def _credit(
-    candidates: Candidates, num_candidates: int, evidence: tuple[int, int, int, int], probability: float
-) -> int:
-    """Add to a token's probability, as a new candidate if need be; return the number of candidates."""
-    token, order, count, total = evidence
+def _candidate_of(candidates: Candidates, num_candidates: int, token: int) -> int:
     for index in range(num_candidates):
-        if candidates.evidence[index, CANDIDATE_TOKEN] == token:
-            candidates.probabilities[index] += probability
-            return num_candidates
-    if num_candidates == MAX_CANDIDATES:
-        return num_candidates
-    candidates.evidence[num_candidates, CANDIDATE_TOKEN] = token
-    candidates.evidence[num_candidates, ORDER] = order
-    candidates.evidence[num_candidates, FOLLOWED] = count
-    candidates.evidence[num_candidates, FOLLOWERS] = total
-    candidates.probabilities[num_candidates] = probability
-    return num_candidates + 1
+        if candidates.columns[index, CANDIDATE_TOKEN] == token:
+            return index
+    return NONE
+
+
+@compiled
+def _add_candidate(
+    candidates: Candidates,
+    index: int,
+    evidence: tuple[int, int, int, int],
+    place: tuple[int, int, int],
+    probability: float,
+) -> None:
+    columns = candidates.columns
+    columns[index, CANDIDATE_TOKEN] = evidence[0]
+    columns[index, ORDER] = evidence[1]
+    columns[index, FOLLOWED] = evidence[2]
+    columns[index, FOLLOWERS_TOTAL] = evidence[3]
+    _set_place(candidates, index, place)
+    candidates.probabilities[index] = probability
+
+
+@compiled
+def _set_place(candidates: Candidates, index: int, place: tuple[int, int, int]) -> None:
+    columns = candidates.columns
+    columns[index, PLACE_NODE] = place[0]
+    columns[index, PLACE_ORDER] = place[1]
+    columns[index, PLACE_CHILD] = place[2]

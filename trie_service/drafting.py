@@ -6,8 +6,8 @@ spent or no path is likely enough. A node's candidates come from every suffix of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
@@ -15,18 +15,23 @@ import numpy.typing as npt
 
 from trie_service.compiled import compiled
 from trie_service.draft_prior import (
+    CANDIDATE_PARENT,
     CANDIDATE_TOKEN,
     FOLLOWED,
-    FOLLOWERS,
+    FOLLOWERS_TOTAL,
     MAX_CANDIDATES,
     NUM_CANDIDATE_COLUMNS,
     ORDER,
+    PLACE_CHILD,
+    PLACE_NODE,
+    PLACE_ORDER,
     Candidates,
     Float64Array,
     escape_strengths,
     estimate_followers,
 )
-from trie_service.matching import FIRST_NODE, extend_match, match_text
+from trie_service.frontier import Frontier, offer
+from trie_service.matching import NODE, NODE_ORDER, NUM_MATCH_CELLS, extend_match, match_text
 from trie_service.trie import Trie
 from trie_service.trie_arrays import NONE, Int32Array, TrieArrays
 
@@ -78,20 +83,52 @@ class Draft:
 def draft(trie: Trie, context: Int32Array, limits: DraftLimits) -> Draft:
     """The likeliest continuations of ``context`` (oldest token first) that the trie has learned."""
     newest = np.array(context[-trie.max_order :], dtype=np.int32)
-    tree = _Tree(
-        nodes=np.empty((_NUM_ROWS, limits.max_nodes), dtype=np.int32),
-        probabilities=np.empty(limits.max_nodes, dtype=np.float32),
+    nodes = np.empty((_NUM_ROWS, limits.max_nodes), dtype=np.int32)
+    probabilities = np.empty(limits.max_nodes, dtype=np.float32)
+    size = _grow_draft(
+        trie.arrays,
+        newest,
+        escape_strengths(trie.max_order),
+        _Tree(nodes, probabilities),
+        (limits.min_probability, limits.max_depth),
     )
-    strengths = escape_strengths(trie.max_order)
-    size = _grow_tree(trie.arrays, newest, strengths, tree, (limits.min_probability, limits.max_depth))
-    return Draft(
-        tokens=tree.nodes[_TOKEN, :size],
-        parents=tree.nodes[_PARENT, :size],
-        orders=tree.nodes[_ORDER, :size],
-        counts=tree.nodes[_COUNT, :size],
-        totals=tree.nodes[_TOTAL, :size],
-        probabilities=tree.probabilities[:size],
+    return _draft_of(nodes[:, :size], probabilities[:size])
+
+
+def draft_batch(trie: Trie, contexts: Sequence[Int32Array], limits: Sequence[DraftLimits]) -> list[Draft]:
+    """A draft for each context under its own limits, in one call of compiled code."""
+    max_order = trie.max_order
+    newest = [context[-max_order:] for context in contexts]
+    ends = np.cumsum([len(context) for context in newest])
+    max_nodes = np.array([one.max_nodes for one in limits], dtype=np.int64)
+    least = np.array([one.min_probability for one in limits], dtype=np.float64)
+    depths = np.array([one.max_depth for one in limits], dtype=np.int64)
+    starts = np.cumsum(max_nodes) - max_nodes
+    nodes = np.empty((_NUM_ROWS, int(max_nodes.sum())), dtype=np.int32)
+    probabilities = np.empty(nodes.shape[1], dtype=np.float32)
+    text = np.concatenate(newest) if newest else np.empty(0)
+    sizes = np.empty(len(newest), dtype=np.int64)
+    _grow_drafts(
+        trie.arrays,
+        _Texts(text.astype(np.int32, copy=False), ends),
+        escape_strengths(max_order),
+        _Trees(nodes, probabilities, starts, sizes),
+        (max_nodes, least, depths),
     )
+    return [
+        _draft_of(nodes[:, start : start + size], probabilities[start : start + size])
+        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+    ]
+
+
+def _draft_of(nodes: Int32Array, probabilities: npt.NDArray[np.float32]) -> Draft:
+    tokens, parents, orders, counts, totals, _ = nodes
+    return Draft(tokens, parents, orders, counts, totals, probabilities)
+
+
+class _Texts(NamedTuple):
+    tokens: Int32Array  # [token], of one text after another
+    ends: npt.NDArray[np.int64]  # [text]
 
 
 class _Tree(NamedTuple):
@@ -99,8 +136,35 @@ class _Tree(NamedTuple):
     probabilities: npt.NDArray[np.float32]  # [node]
 
 
+class _Trees(NamedTuple):
+    nodes: Int32Array  # [row, node], of one tree after another
+    probabilities: npt.NDArray[np.float32]  # [node]
+    starts: npt.NDArray[np.int64]  # [tree]
+    sizes: npt.NDArray[np.int64]  # [tree], to be filled in
+
+
 @compiled
-def _grow_tree(
+def _grow_drafts(
+    arrays: TrieArrays,
+    texts: _Texts,
+    strengths: Float64Array,
+    trees: _Trees,
+    limits: tuple[npt.NDArray[np.int64], Float64Array, npt.NDArray[np.int64]],
+) -> None:
+    max_nodes, min_probabilities, max_depths = limits
+    text_start = 0
+    for index in range(len(trees.starts)):
+        start = trees.starts[index]
+        end = start + max_nodes[index]
+        tree = _Tree(trees.nodes[:, start:end], trees.probabilities[start:end])
+        text = texts.tokens[text_start : texts.ends[index]]
+        one = (min_probabilities[index], max_depths[index])
+        trees.sizes[index] = _grow_draft(arrays, text, strengths, tree, one)
+        text_start = texts.ends[index]
+
+
+@compiled
+def _grow_draft(
     arrays: TrieArrays,
     context: Int32Array,
     strengths: Float64Array,
@@ -111,41 +175,55 @@ def _grow_tree(
     min_probability, max_depth = limits
     max_nodes: int = tree.nodes.shape[1]
     max_order = len(strengths) - 1
-    matches = np.zeros((max_nodes + 1, FIRST_NODE + max_order + 1), dtype=np.int32)  # last: the context's
-    evidence = np.empty(((max_nodes + 1) * MAX_CANDIDATES, NUM_CANDIDATE_COLUMNS), dtype=np.int32)
-    likelihoods = np.empty(len(evidence), dtype=np.float64)
-    parents = np.empty(len(evidence), dtype=np.int32)
+    matches = np.empty((max_nodes + 1, NUM_MATCH_CELLS), dtype=np.int32)  # last: the context's
+    num_rows = (max_nodes + 1) * MAX_CANDIDATES
+    columns = np.empty((num_rows, NUM_CANDIDATE_COLUMNS), dtype=np.int32)
+    shares = np.empty(num_rows, dtype=np.float64)
+    frontier = Frontier(np.empty(max_nodes, dtype=np.float64), np.empty(max_nodes, dtype=np.int32))
     match_text(arrays, context, max_order, matches[NONE])
-    heap = [(0.0, 0) for _ in range(0)]
+    num_waiting = 0
     num_candidates = 0
     parent = NONE
     path_probability = 1.0
     for node in range(max_nodes):
         if parent == NONE or tree.nodes[_DEPTH, parent] < max_depth:
-            fresh = Candidates(evidence[num_candidates:], likelihoods[num_candidates:])
+            fresh = Candidates(columns[num_candidates:], shares[num_candidates:])
             num_fresh = estimate_followers(arrays, matches[parent], strengths, fresh)
             for candidate in range(num_candidates, num_candidates + num_fresh):
-                parents[candidate] = parent
-                likelihood = path_probability * likelihoods[candidate]
+                likelihood = path_probability * shares[candidate]
                 if likelihood >= min_probability:
-                    heappush(heap, (-likelihood, candidate))
+                    columns[candidate, CANDIDATE_PARENT] = parent
+                    num_waiting = offer(frontier, num_waiting, max_nodes - node, likelihood, candidate)
             num_candidates += num_fresh
-        if len(heap) == 0:
+        if num_waiting == 0:
             return node
-        negated, best = heappop(heap)
-        path_probability = -negated
-        _add_node(tree, node, parents[best], evidence[best], path_probability)
-        extend_match(arrays, matches[parents[best]], tree.nodes[_TOKEN, node], max_order, matches[node])
+        num_waiting -= 1
+        path_probability = frontier.likelihoods[num_waiting]
+        best = columns[frontier.candidates[num_waiting]]
+        parent = best[CANDIDATE_PARENT]
+        _add_node(tree, node, best, path_probability)
+        _match_candidate(arrays, matches[parent], best, max_order, matches[node])
         parent = node
     return max_nodes
 
 
 @compiled
-def _add_node(tree: _Tree, node: int, parent: int, evidence: Int32Array, probability: float) -> None:
-    tree.nodes[_TOKEN, node] = evidence[CANDIDATE_TOKEN]
+def _match_candidate(
+    arrays: TrieArrays, match: Int32Array, candidate: Int32Array, max_order: int, extended: Int32Array
+) -> None:
+    place = (match[NODE], match[NODE_ORDER], np.int32(NONE))
+    if candidate[PLACE_NODE] != NONE:
+        place = (candidate[PLACE_NODE], candidate[PLACE_ORDER], candidate[PLACE_CHILD])
+    extend_match(arrays, match, candidate[CANDIDATE_TOKEN], place, max_order, extended)
+
+
+@compiled
+def _add_node(tree: _Tree, node: int, candidate: Int32Array, probability: float) -> None:
+    parent = candidate[CANDIDATE_PARENT]
+    tree.nodes[_TOKEN, node] = candidate[CANDIDATE_TOKEN]
     tree.nodes[_PARENT, node] = parent
-    tree.nodes[_ORDER, node] = evidence[ORDER]
-    tree.nodes[_COUNT, node] = evidence[FOLLOWED]
-    tree.nodes[_TOTAL, node] = evidence[FOLLOWERS]
+    tree.nodes[_ORDER, node] = candidate[ORDER]
+    tree.nodes[_COUNT, node] = candidate[FOLLOWED]
+    tree.nodes[_TOTAL, node] = candidate[FOLLOWERS_TOTAL]
     tree.nodes[_DEPTH, node] = 1 if parent == NONE else tree.nodes[_DEPTH, parent] + 1
     tree.probabilities[node] = probability

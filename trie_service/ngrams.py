@@ -3,9 +3,14 @@
 Each token of the ring starts one occurrence of an n-gram of every length up to ``max_order + 1``. An
 occurrence follows the nodes that it shares with others and ends in a leaf of its own, at the first
 token by which it differs from all of them.
+
+A sequence is counted from its end to its beginning, so that at any moment, evictions in between included,
+the suffixes of whatever is counted are counted too: a node's suffix link always has its node.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from trie_service.children import (
     add_leaf,
@@ -15,6 +20,7 @@ from trie_service.children import (
     move_ahead_of_leaves,
     remove_child,
     slot_of_leaf,
+    uncount_child,
 )
 from trie_service.compiled import compiled
 from trie_service.trie_arrays import (
@@ -23,6 +29,7 @@ from trie_service.trie_arrays import (
     COUNT,
     FORGOTTEN,
     HEAD,
+    LINK,
     NONE,
     NUM_ENTRIES,
     NUM_SEQUENCES,
@@ -51,18 +58,33 @@ def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> No
     state = arrays.state
     while state[NUM_WORDS] + len(words) + 1 > len(arrays.ring):
         evict_oldest(arrays, max_order)
-    slot = state[HEAD]
+    first = state[HEAD]
     _append_to_ring(arrays, words)
     state[NUM_SEQUENCES] += 1
-    for word in words:
+    paths = np.full((2, max_order + 2), NONE, dtype=np.int32)  # of this token's occurrence, of the next one's
+    paths[:, 0] = ROOT
+    slot = state[HEAD]
+    for index in range(len(words) - 1, -1, -1):
+        slot = (first + index) % len(arrays.ring)
         while len(arrays.entries) - state[NUM_ENTRIES] < max_order + 2:
-            if state[NUM_WORDS] == 0:
-                clear(arrays)  # entries without text: a restored image had wrong counts
+            if state[TAIL] == first:
+                _give_up(arrays, index + 1, len(words))
                 return
             evict_oldest(arrays, max_order)
-        _add_occurrence(arrays, slot, max_order)
-        state[NUM_TOKENS] += _weight_of(word)
-        slot = next_slot(arrays, slot)
+        _add_occurrence(arrays, slot, paths[index % 2], paths[1 - index % 2])
+        state[NUM_TOKENS] += _weight_of(words[index])
+
+
+@compiled
+def _give_up(arrays: TrieArrays, num_uncounted: int, num_words: int) -> None:
+    """Only one sequence is left, and no room for the rest of it, its beginning."""
+    state = arrays.state
+    if num_uncounted == num_words:
+        clear(arrays)  # entries without text: a restored image had wrong counts
+        return
+    state[TAIL] = (state[TAIL] + num_uncounted) % len(arrays.ring)
+    state[NUM_WORDS] -= num_uncounted
+    state[TAIL_IS_CUT] = 1
 
 
 @compiled
@@ -148,22 +170,26 @@ def _weight_of(word: int) -> int:
 
 
 @compiled
-def _add_occurrence(arrays: TrieArrays, slot: int, max_order: int) -> None:
+def _add_occurrence(arrays: TrieArrays, slot: int, path: Int32Array, path_of_next: Int32Array) -> None:
+    """Count the n-grams that start in ``slot``. Paths are the entries passed, by depth, then NONE."""
+    entries = arrays.entries
+    path[1:] = NONE
     node = ROOT
-    for depth in range(1, max_order + 2):
+    for depth in range(1, len(path)):
         word = arrays.ring[slot]
         if word < 0:
             return
         weight = _weight_of(word)
-        arrays.entries[node, TOTAL] += weight
+        entries[node, TOTAL] += weight
         child = find_child(arrays, node, word & TOKEN_MASK)
         if child == NONE:
-            add_leaf(arrays, node, word & TOKEN_MASK, slot, weight)
+            path[depth] = add_leaf(arrays, node, word & TOKEN_MASK, slot, weight)
             return
         if is_leaf(arrays, child):
-            _make_node(arrays, child, depth <= max_order)
+            _make_node(arrays, child, depth < len(path) - 1)
+            entries[child, LINK] = path_of_next[depth - 1]
         count_child(arrays, child, weight)
-        node = child
+        node = path[depth] = child
         slot = next_slot(arrays, slot)
 
 
@@ -191,7 +217,7 @@ def _remove_occurrence(arrays: TrieArrays, slot: int, max_order: int) -> None:
         if child == NONE:
             break  # only where a restored image had wrong counts
         entries[node, TOTAL] -= _weight_of(word)
-        entries[child, COUNT] -= _weight_of(word)
+        uncount_child(arrays, child, _weight_of(word))
         node = child
         if is_leaf(arrays, node):
             entries[node, CHILD] = NONE

@@ -20,17 +20,22 @@ Int64Array = npt.NDArray[np.int64]
 NONE: Final = -1
 ROOT: Final = 0
 
-# Columns of an entry, which is a node or a leaf of the trie.
+# Columns of an entry, which is a node or a leaf of the trie: 32 bytes, half a cache line.
 TOKEN: Final = 0
 PARENT: Final = 1
 COUNT: Final = 2  # how often the token was drafted text after the parent's n-gram
 TOTAL: Final = 3  # sum of the children's counts; of a leaf always 0
 CHILD: Final = 4  # first child or NONE; of a leaf LEAF_BASE - (ring slot of its token)
 NEXT: Final = 5  # next sibling or NONE
-PREV: Final = 6  # previous sibling; of the first sibling the last one
-CHAIN: Final = 7  # next entry of the same hash bucket, or of the free list, or NONE
+LINK: Final = 6  # suffix link: the entry of the n-gram without its oldest token; of a leaf NONE
+FOLLOWERS: Final = 7  # children whose count is not 0
 NUM_COLUMNS: Final = 8
 LEAF_BASE: Final = -2
+
+# Columns of an entry's places in lists, which drafting seldom needs.
+PREV: Final = 0  # previous sibling; of the first sibling the last one
+CHAIN: Final = 1  # next entry of the same hash bucket, or of the free list, or NONE
+NUM_LISTS: Final = 2
 
 # Words of the token ring that are not tokens, and the mark of a context token.
 SEPARATOR: Final = -1
@@ -48,12 +53,13 @@ FREE_ENTRY: Final = 5  # first entry of the free list, or NONE
 NUM_ENTRIES: Final = 6  # entries in use, the root included
 PEAK_ENTRIES: Final = 7  # entries ever used
 NUM_BUCKETS: Final = 8
-NUM_SEQUENCES: Final = 9
-NUM_TOKENS: Final = 10
-NUM_CELLS: Final = 11
+BUCKET_MASK: Final = 9  # the power of two above the last bucket's number, less one
+NUM_SEQUENCES: Final = 10
+NUM_TOKENS: Final = 11
+NUM_CELLS: Final = 12
 
 _BYTES_PER_WORD: Final = 4
-_BYTES_PER_ENTRY: Final = 4 * NUM_COLUMNS + 4  # with its share of the buckets
+_BYTES_PER_ENTRY: Final = 4 * (NUM_COLUMNS + NUM_LISTS)
 _RING_SHARE: Final = 8  # one byte in so many is the ring's
 _FIRST_BUCKETS: Final = 64
 MIN_BYTES: Final = 4 * 2**10
@@ -63,6 +69,7 @@ class TrieArrays(NamedTuple):
     """Entries of the trie, the hash table over them, the ring of learned tokens, and counters."""
 
     entries: Int32Array  # [entry, column]
+    lists: Int32Array  # [entry, column]
     buckets: Int32Array  # [bucket], first entry of the bucket or NONE
     ring: Int32Array  # [slot], token, flagged token, SEPARATOR or FORGOTTEN
     state: Int64Array  # [cell]
@@ -73,10 +80,10 @@ class TrieArrays(NamedTuple):
         if max_bytes < MIN_BYTES:
             raise ValueError(f"max_bytes is {max_bytes}, but a trie needs at least {MIN_BYTES}")
         ring_bytes = max_bytes // _RING_SHARE
-        num_entries = (max_bytes - ring_bytes) // _BYTES_PER_ENTRY
-        entries = _reserve(num_entries * NUM_COLUMNS).reshape(num_entries, NUM_COLUMNS)
+        num_entries = (max_bytes - ring_bytes) // (_BYTES_PER_ENTRY + _BYTES_PER_WORD)  # and its bucket
         arrays = cls(
-            entries=entries,
+            entries=_reserve(num_entries * NUM_COLUMNS).reshape(num_entries, NUM_COLUMNS),
+            lists=_reserve(num_entries * NUM_LISTS).reshape(num_entries, NUM_LISTS),
             buckets=_reserve(num_entries),
             ring=_reserve(ring_bytes // _BYTES_PER_WORD),
             state=np.zeros(NUM_CELLS, dtype=np.int64),
@@ -88,7 +95,7 @@ class TrieArrays(NamedTuple):
     def num_bytes(self) -> int:
         """Bytes that have been written at least once and so take memory."""
         words = int(self.state[PEAK_WORDS] + self.state[NUM_BUCKETS])
-        return _BYTES_PER_WORD * words + 4 * NUM_COLUMNS * int(self.state[PEAK_ENTRIES])
+        return _BYTES_PER_WORD * words + _BYTES_PER_ENTRY * int(self.state[PEAK_ENTRIES])
 
 
 @compiled
@@ -96,11 +103,12 @@ def clear(arrays: TrieArrays) -> None:
     """Empty a trie."""
     arrays.state[:] = 0
     arrays.entries[ROOT, :] = NONE
-    arrays.entries[ROOT, COUNT] = arrays.entries[ROOT, TOTAL] = 0
+    arrays.entries[ROOT, COUNT] = arrays.entries[ROOT, TOTAL] = arrays.entries[ROOT, FOLLOWERS] = 0
     arrays.buckets[:_FIRST_BUCKETS] = NONE
     arrays.state[FREE_ENTRY] = NONE
     arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = 1
     arrays.state[NUM_BUCKETS] = _FIRST_BUCKETS
+    arrays.state[BUCKET_MASK] = _FIRST_BUCKETS - 1
 
 
 def _reserve(num_words: int) -> Int32Array:

@@ -10,9 +10,11 @@ from trie_service.trie_arrays import (
     CHILD,
     CONTEXT_FLAG,
     COUNT,
+    FOLLOWERS,
     FREE_ENTRY,
     HEAD,
     LEAF_BASE,
+    LINK,
     NEXT,
     NONE,
     NUM_BUCKETS,
@@ -90,7 +92,11 @@ def _check_entries(
         if int(arrays.entries[entry, CHILD]) <= LEAF_BASE:
             covered += _check_leaf(arrays, entry, ngram, occurrences)
         else:
-            assert int(arrays.entries[entry, TOTAL]) == sum(int(arrays.entries[c, COUNT]) for c in children)
+            counts_below = [int(arrays.entries[child, COUNT]) for child in children]
+            assert int(arrays.entries[entry, TOTAL]) == sum(counts_below)
+            assert int(arrays.entries[entry, FOLLOWERS]) == sum(count > 0 for count in counts_below)
+        if entry != ROOT:
+            _check_link(arrays, entry, ngram)
         stack += [(child, (*ngram, int(arrays.entries[child, TOKEN]))) for child in children]
     assert covered == len(occurrences)
     return live
@@ -104,12 +110,25 @@ def _check_siblings(arrays: TrieArrays, parent: int) -> list[int]:
         assert int(arrays.entries[child, PARENT]) == parent
         assert find_child(arrays, parent, int(arrays.entries[child, TOKEN])) == child
         if children:
-            assert int(arrays.entries[child, PREV]) == children[-1]
+            assert int(arrays.lists[child, PREV]) == children[-1]
         children.append(child)
         child = int(arrays.entries[child, NEXT])
     if children:
-        assert int(arrays.entries[children[0], PREV]) == children[-1]
+        assert int(arrays.lists[children[0], PREV]) == children[-1]
     return children
+
+
+def _check_link(arrays: TrieArrays, entry: int, ngram: Ngram) -> None:
+    """A node's suffix link leads to the n-gram without its oldest token, a node too; a leaf has none."""
+    link = int(arrays.entries[entry, LINK])
+    if int(arrays.entries[entry, CHILD]) <= LEAF_BASE:
+        assert link == NONE
+        return
+    suffix = ROOT
+    for token in ngram[1:]:
+        suffix = find_child(arrays, suffix, token)
+    assert link == suffix
+    assert int(arrays.entries[link, CHILD]) > LEAF_BASE
 
 
 def _check_leaf(arrays: TrieArrays, leaf: int, ngram: Ngram, occurrences: Counter[Ngram]) -> int:
@@ -136,7 +155,7 @@ def _check_free_list(arrays: TrieArrays, live: set[int]) -> None:
     while entry != NONE:
         assert entry not in free
         free.add(entry)
-        entry = int(arrays.entries[entry, CHAIN])
+        entry = int(arrays.lists[entry, CHAIN])
     assert not free & live
     assert len(free) + len(live) == int(arrays.state[PEAK_ENTRIES]) <= len(arrays.entries)
 
@@ -147,6 +166,6 @@ def _check_buckets(arrays: TrieArrays, live: set[int]) -> None:
         entry = int(arrays.buckets[bucket])
         while entry != NONE:
             held.append(entry)
-            entry = int(arrays.entries[entry, CHAIN])
+            entry = int(arrays.lists[entry, CHAIN])
     assert len(held) == len(set(held))
     assert set(held) == live - {ROOT}

@@ -13,15 +13,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from trie_service.children import index_entry, is_leaf, set_num_buckets, slot_of_leaf
+from trie_service.children import find_child, index_entry, is_leaf, set_num_buckets, slot_of_leaf
 from trie_service.compiled import compiled
 from trie_service.trie_arrays import (
     CHILD,
     CONTEXT_FLAG,
     COUNT,
+    FOLLOWERS,
     FORGOTTEN,
     HEAD,
     LEAF_BASE,
+    LINK,
     NEXT,
     NONE,
     NUM_ENTRIES,
@@ -177,6 +179,8 @@ def _load_entries(
         if depths[entry] > max_order + 1 or not _is_sound(arrays, columns, entry):
             return entry
         _load_entry(arrays, columns, entry)
+        if slots[entry] == NONE and not _set_link(arrays, entry):
+            return entry
     arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = num_entries
     return NONE
 
@@ -208,11 +212,24 @@ def _load_entry(
     entries[entry, TOTAL] = 0
     entries[entry, CHILD] = NONE if slots[entry] == NONE else LEAF_BASE - slots[entry]
     entries[entry, NEXT] = NONE
+    entries[entry, LINK] = NONE
+    entries[entry, FOLLOWERS] = 0
     entries[parent, TOTAL] += counts[entry]
+    entries[parent, FOLLOWERS] += counts[entry] > 0
     if entries[parent, CHILD] == NONE:
         entries[parent, CHILD] = entry
     else:
-        entries[entry, PREV] = entry - 1
+        arrays.lists[entry, PREV] = entry - 1
         entries[entry - 1, NEXT] = entry
-    entries[entries[parent, CHILD], PREV] = entry
+    arrays.lists[entries[parent, CHILD], PREV] = entry
     index_entry(arrays, entry)
+
+
+@compiled
+def _set_link(arrays: TrieArrays, entry: int) -> bool:
+    """Set a node's suffix link; False if its suffix is no node."""
+    entries = arrays.entries
+    parent = entries[entry, PARENT]
+    link = ROOT if parent == ROOT else find_child(arrays, entries[parent, LINK], entries[entry, TOKEN])
+    entries[entry, LINK] = link
+    return bool(link != NONE and not is_leaf(arrays, link))
