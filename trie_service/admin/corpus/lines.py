@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from trie_service.admin.corpus.sources import Source
-from trie_service.admin.extras import required
+from trie_service.admin.corpus.zstd_file import ZstdFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,6 @@ def _decompressed(file: BinaryIO, compression: str) -> Iterator[BinaryIO]:
         with gzip.open(file, "rb") as unpacked:
             yield cast(BinaryIO, unpacked)
     elif compression == "zst":
-        with required("zstandard", ".zst files").open(file, "rb", closefd=False) as unpacked:
-            yield unpacked
+        yield io.BufferedReader(ZstdFile(file))
     else:
         yield file

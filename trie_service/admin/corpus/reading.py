@@ -120,7 +120,7 @@ def _why(error: Exception) -> str:
         return f"not UTF-8: {error.reason} at byte {error.start + 1}"
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON: {error}"
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _errors_of(source: Source) -> tuple[type[Exception], ...]:

@@ -1,0 +1,385 @@
+"""trie-admin's other commands against a fake index on real gRPC."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from click.testing import Result
+from draftwell.trie.v1 import trie_pb2 as pb
+from fake_admin_trie import FakeAdminTrie, serving
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from trie_service.admin.commands import app
+from trie_service.admin.quantities import bytes_in, seconds_in
+from trie_service.admin.sampling import rates_between
+
+COMMANDS = [
+    "namespaces",
+    "stats",
+    "top",
+    "suggest",
+    "warm",
+    "create",
+    "limits",
+    "copy",
+    "forget",
+    "delete",
+    "export",
+    "import",
+    "snapshot",
+    "verify",
+]
+
+
+@pytest.fixture
+def trie() -> FakeAdminTrie:
+    service = FakeAdminTrie()
+    service.add("support", num_tokens=1000, num_lookups=10, num_hits=5)
+    return service
+
+
+@pytest.fixture
+def address(trie: FakeAdminTrie) -> Iterator[str]:
+    with serving(trie) as served:
+        yield served
+
+
+def admin(address: str, *arguments: object) -> Result:
+    words = ["--trie", address, *map(str, arguments)]
+    return CliRunner().invoke(app, words, env={"COLUMNS": "250"})
+
+
+def shown(run: Result) -> Any:
+    assert run.exit_code == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_every_command_has_json_and_examples() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert set(COMMANDS) <= set(commands)
+    for name, command in commands.items():
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        assert "--json" in flags, name
+        assert f"trie-admin {name}" in command.help or f" {name} " in command.help, name
+        assert "Examples:" in command.help, name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_shown(name: str) -> None:
+    run = CliRunner().invoke(app, [name, "--help"])
+    assert run.exit_code == 0
+    assert "--json" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["namespaces"],
+        ["stats"],
+        ["top", "x"],
+        ["suggest", "--tokens", "1"],
+        ["warm", __file__, "--format", "txt"],
+        ["create", "x", "--fingerprint", "f", "--vocab-size", "7"],
+        ["limits", "x"],
+        ["copy", "x", "y"],
+        ["forget", "id"],
+        ["delete", "x", "--yes"],
+        ["export", "nowhere.dwns"],
+        ["import", __file__],
+        ["snapshot", "x"],
+        ["verify", "x"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_service_that_does_not_answer_is_named_in_one_line(arguments: list[str]) -> None:
+    run = admin("127.0.0.1:1", *arguments)
+    assert run.exit_code == 1
+    (line,) = run.stderr.splitlines()
+    assert "no trie service answers at 127.0.0.1:1" in line
+    assert "start one with `trie-service`, or name it with --trie" in line
+    assert not Path("nowhere.dwns").exists()
+
+
+def test_the_address_may_come_from_the_environment(address: str) -> None:
+    run = CliRunner().invoke(app, ["namespaces", "--json"], env={"DRAFTWELL_TRIE_ADDRESS": address})
+    assert [each["name"] for each in shown(run)] == ["support"]
+
+
+def test_a_service_that_is_older_says_so(address: str) -> None:
+    run = admin(address, "suggest", "--tokens", "1", "-n", "support")
+    assert run.exit_code == 1
+    assert "it does not know this command: it is older than trie-admin (UNIMPLEMENTED)" in run.stderr
+
+
+def test_statistics_are_shown_with_their_limits(trie: FakeAdminTrie, address: str) -> None:
+    trie.namespaces["support"].stats.snapshot_age_seconds = 12.0
+    (support,) = shown(admin(address, "stats", "support", "--json"))["namespaces"]
+    assert support["stats"]["num_lookups"] == 10
+    assert support["stats"]["snapshot_age_seconds"] == 12.0
+    assert support["limits"] == {"max_bytes": 0, "max_tokens_per_second": 0, "text_ttl_seconds": 0}
+    table = admin(address, "stats").stdout
+    for cell in ("trie-service 9.9, serving, store redis://fake", "support", "50%", "12 s"):
+        assert cell in table
+    trie.namespaces["support"].stats.ClearField("snapshot_age_seconds")
+    (support,) = shown(admin(address, "namespaces", "--json"))
+    assert support["stats"]["snapshot_age_seconds"] is None
+
+
+def test_no_namespaces_are_told_in_words(trie: FakeAdminTrie, address: str) -> None:
+    trie.namespaces.clear()
+    assert "no namespaces yet" in admin(address, "namespaces").stdout
+    assert shown(admin(address, "namespaces", "--json")) == []
+
+
+def test_a_watch_shows_rates_from_the_second_look_on(address: str) -> None:
+    run = admin(address, "stats", "--watch", "--interval", "0.1", "--count", "3", "--json")
+    assert run.exit_code == 0, run.stderr
+    looks = [json.loads(line)["namespaces"][0] for line in run.stdout.splitlines()]
+    assert [("rates" in look) for look in looks] == [False, True, True]
+    assert 100 < looks[1]["rates"]["tokens_per_second"] <= 1000  # 100 tokens in a tenth of a second or more
+    assert looks[1]["rates"]["hit_rate"] is None
+    table = admin(address, "stats", "--watch", "--interval", "0.1", "--count", "2").stdout
+    assert "learned/s" in table
+
+
+def test_rates_survive_a_restart_and_a_new_namespace() -> None:
+    before = (pb.Namespace(name="a", stats=pb.NamespaceStats(num_tokens=100, num_lookups=8, num_hits=8)),)
+    after = (
+        pb.Namespace(name="a", stats=pb.NamespaceStats(num_tokens=30, num_lookups=12, num_hits=9)),
+        pb.Namespace(name="b"),
+    )
+    rates = rates_between(before, after, 2.0)
+    assert rates.keys() == {"a"}
+    assert rates["a"].tokens_per_second == 15.0
+    assert (rates["a"].lookups_per_second, rates["a"].hit_rate) == (2.0, 0.25)
+
+
+def test_what_is_drafted_most_is_shown(trie: FakeAdminTrie, address: str) -> None:
+    (top,) = shown(admin(address, "top", "support", "--json"))
+    assert (top["num_drafts"], top["context"], top["tokens"]) == (9, [1, 2], [3, 4])
+    assert "3 4" in admin(address, "top", "support").stdout
+    trie.top = []
+    assert "nothing was drafted yet" in admin(address, "top", "support").stdout
+
+
+def test_a_namespace_is_created_with_limits(trie: FakeAdminTrie, address: str) -> None:
+    made = shown(
+        admin(
+            address,
+            "create",
+            "new",
+            "--fingerprint",
+            "f",
+            "--vocab-size",
+            77,
+            "--max-bytes",
+            "2MiB",
+            "--json",
+        )
+    )
+    assert (made["name"], made["vocab_size"], made["limits"]["max_bytes"]) == ("new", 77, 2 << 20)
+    assert "new" in trie.namespaces
+    run = admin(address, "create", "new", "--fingerprint", "f")
+    assert (run.exit_code, "--vocab-size" in run.stderr) == (2, True)
+
+
+def test_only_the_limits_that_are_given_change(trie: FakeAdminTrie, address: str) -> None:
+    assert "memory the service's default" in admin(address, "limits", "support").stdout
+    admin(address, "limits", "support", "--max-bytes", "1GiB", "--text-ttl", "30d")
+    changed = admin(address, "limits", "support", "--max-tokens-per-second", "5000")
+    assert changed.exit_code == 0
+    now = trie.namespaces["support"].limits
+    assert (now.max_bytes, now.max_tokens_per_second, now.text_ttl_seconds) == (1 << 30, 5000, 30 * 86400)
+    assert "1,024 MiB" in changed.stdout
+    admin(address, "limits", "support", "--text-ttl", "0")
+    assert now.text_ttl_seconds == 0
+    assert admin(address, "limits", "support", "--max-bytes", "lots").exit_code == 2
+
+
+def test_amounts_are_read_as_people_write_them() -> None:
+    assert [bytes_in(text) for text in ("5", "1KiB", "2k", "1.5MB", " 3 GiB ")] == [
+        5,
+        1024,
+        2048,
+        1_500_000,
+        3 << 30,
+    ]
+    assert [seconds_in(text) for text in ("5", "2m", "12h", "30d", "1w")] == [5, 120, 43200, 2592000, 604800]
+    for wrong in ("", "x", "-1", "1 parsec", "1e3"):
+        with pytest.raises(ValueError, match="is not a size"):
+            bytes_in(wrong)
+        with pytest.raises(ValueError, match="is not a time"):
+            seconds_in(wrong)
+
+
+def test_a_copy_is_made_once(trie: FakeAdminTrie, address: str) -> None:
+    assert "1,000 tokens" in admin(address, "copy", "support", "backup").stdout
+    assert trie.namespaces["backup"].name == "backup"
+    again = admin(address, "copy", "support", "backup", "--json")
+    assert (again.exit_code, "exists (ALREADY_EXISTS)" in again.stderr) == (1, True)
+
+
+def test_one_sequence_is_forgotten(trie: FakeAdminTrie, address: str) -> None:
+    trie.learned["id"] = pb.LearnRequest(tokens=[1, 2, 3])
+    assert shown(admin(address, "forget", "id", "-n", "support", "--json"))["num_tokens"] == 3
+    gone = admin(address, "forget", "id", "-n", "support")
+    assert (gone.exit_code, "no sequence 'id' (NOT_FOUND)" in gone.stderr) == (1, True)
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(trie: FakeAdminTrie, address: str) -> None:
+    run = admin(address, "delete", "support")
+    assert (run.exit_code, "give --yes" in run.stderr) == (2, True)
+    assert "support" in trie.namespaces
+    assert shown(admin(address, "delete", "support", "--yes", "--json")) == {"deleted": "support"}
+    assert "support" not in trie.namespaces
+    assert admin(address, "delete", "support", "--yes").exit_code == 1
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+def test_a_person_at_a_terminal_is_asked(trie: FakeAdminTrie, address: str, answer: str, status: int) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trie_service.admin", "--trie", address, "delete", "support"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.write(ours, answer.encode())
+    _, asked = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert "Delete 'support' and all that it learned" in asked
+    assert process.returncode == status
+    assert ("support" in trie.namespaces) == bool(status)
+
+
+def test_an_export_is_whole(trie: FakeAdminTrie, address: str, tmp_path: Path) -> None:
+    file = tmp_path / "support.dwns"
+    written = shown(admin(address, "export", file, "-n", "support", "--json"))
+    assert written["num_bytes"] == len(trie.file)
+    assert file.read_bytes() == trie.file
+    refused = admin(address, "export", file, "-n", "support")
+    assert (refused.exit_code, "--force replaces it" in " ".join(refused.stderr.split())) == (2, True)
+    assert admin(address, "export", file, "-n", "support", "--force").exit_code == 0
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("failure", ["breaks off", "ends early", "unknown", "no folder"])
+def test_a_failed_export_leaves_nothing_and_harms_nothing(
+    trie: FakeAdminTrie, address: str, tmp_path: Path, failure: str
+) -> None:
+    file = tmp_path / "support.dwns"
+    file.write_bytes(b"the old one")
+    if failure == "breaks off":
+        trie.failures = [grpc.StatusCode.INTERNAL]
+    elif failure == "ends early":
+        trie.file_bytes += 1
+    namespace = "unknown" if failure == "unknown" else "support"
+    target = tmp_path / "none" / "support.dwns" if failure == "no folder" else file
+    run = admin(address, "export", target, "-n", namespace, "--force")
+    assert run.exit_code == 1
+    assert run.stderr.startswith("trie-admin: ")
+    assert file.read_bytes() == b"the old one"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_import_makes_a_namespace(trie: FakeAdminTrie, address: str, tmp_path: Path) -> None:
+    file = tmp_path / "support.dwns"
+    trie.file *= 300  # several pieces
+    file.write_bytes(trie.file)
+    assert shown(admin(address, "import", file, "-n", "restored", "--json"))["name"] == "restored"
+    assert trie.imported == trie.file
+    assert "in-file: 5 tokens" in admin(address, "import", file).stdout
+    file.write_bytes(b"")
+    wrong = admin(address, "import", file)
+    assert (wrong.exit_code, "not a file of this service" in wrong.stderr) == (1, True)
+    assert admin(address, "import", tmp_path / "none").exit_code == 2
+
+
+def test_a_snapshot_is_written(address: str) -> None:
+    written = shown(admin(address, "snapshot", "support", "--json"))
+    assert written == {"namespace": "support", "num_bytes": 1234, "num_tokens": 56, "num_trimmed": 7}
+    assert "7 log entries trimmed" in admin(address, "snapshot", "support").stdout
+
+
+def test_replicas_that_hold_the_same_are_well(trie: FakeAdminTrie, address: str) -> None:
+    other = FakeAdminTrie()
+    other.add("support")
+    other.applied = [5, 6, 7]  # it is behind at first
+    with serving(other) as second:
+        found = shown(admin(address, "verify", "support", address, second, "--json"))
+    assert found["ok"]
+    assert [replica["num_applied"] for replica in found["replicas"]] == [7, 7]
+    assert "well, 7 entries applied, digest same" in admin(address, "verify", "support").stdout
+
+
+@pytest.mark.parametrize("difference", ["digest", "behind", "problem", "gone"])
+def test_replicas_that_differ_are_told_apart(trie: FakeAdminTrie, address: str, difference: str) -> None:
+    other = FakeAdminTrie()
+    other.add("support")
+    if difference == "digest":
+        other.digest = "another"
+    elif difference == "behind":
+        other.applied = [6]
+    elif difference == "problem":
+        other.problems = ["a node has no parent"]
+    with serving(other) as second:
+        asked = "127.0.0.1:1" if difference == "gone" else second
+        run = admin(address, "verify", "support", address, asked, "--wait", "0.3")
+        as_json = admin(address, "verify", "support", address, asked, "--wait", "0", "--json")
+    assert run.exit_code == as_json.exit_code == 1
+    expected = {
+        "digest": "hold different statistics",
+        "behind": "has applied 6 log entries",
+        "problem": "a node has no parent",
+        "gone": "no trie service answers at 127.0.0.1:1",
+    }[difference]
+    assert expected in run.stderr
+    assert not json.loads(as_json.stdout)["ok"]
+
+
+def test_a_command_that_is_told_to_end_cleans_up(trie: FakeAdminTrie, tmp_path: Path) -> None:
+    stuck = StuckExport()
+    with serving(stuck) as address:
+        words = ["--trie", address, "export", str(tmp_path / "a.dwns"), "-n", "support"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trie_service.admin", *words], stderr=subprocess.PIPE, text=True
+        )
+        assert stuck.started.wait(60)
+        while not list(tmp_path.iterdir()):
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=60)
+        stuck.may_end.set()
+    assert process.returncode == 130
+    assert told.strip() == "trie-admin: interrupted"
+    assert not list(tmp_path.iterdir())
+
+
+class StuckExport(FakeAdminTrie):
+    """Sends the first piece of an export and then waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started, self.may_end = threading.Event(), threading.Event()
+        self.add("support")
+
+    def ExportNamespace(
+        self, request: pb.ExportNamespaceRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.ExportNamespaceResponse]:
+        yield pb.ExportNamespaceResponse(data=b"x", total_bytes=2)
+        self.started.set()
+        self.may_end.wait(60)
