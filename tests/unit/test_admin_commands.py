@@ -25,22 +25,10 @@ from trie_service.admin.commands import app
 from trie_service.admin.quantities import bytes_in, seconds_in
 from trie_service.admin.sampling import rates_between
 
-COMMANDS = [
-    "namespaces",
-    "stats",
-    "top",
-    "suggest",
-    "warm",
-    "create",
-    "limits",
-    "copy",
-    "forget",
-    "delete",
-    "export",
-    "import",
-    "snapshot",
-    "verify",
-]
+COMMANDS = (
+    *("namespaces", "stats", "top", "suggest", "warm", "create", "limits"),
+    *("copy", "forget", "delete", "export", "import", "snapshot", "verify"),
+)
 
 
 @pytest.fixture
