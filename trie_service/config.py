@@ -32,6 +32,10 @@ def _check_redis(value: str) -> str:
     return value
 
 
+def _check_metrics_listen(value: str) -> str:
+    return _check_listen(value) if value else value
+
+
 def _check_max_bytes(value: ByteSize) -> ByteSize:
     if value < MIN_NAMESPACE_BYTES:
         raise ValueError(f"{int(value)} bytes are too few, at least {MIN_NAMESPACE_BYTES}")
@@ -49,10 +53,19 @@ class TrieConfig(BaseSettings):
     redis: Annotated[str, AfterValidator(_check_redis)] = "embedded:"
     auto_create: bool = True  # create an unknown namespace on Learn with a fingerprint
     max_bytes: Annotated[ByteSize, AfterValidator(_check_max_bytes)] = ByteSize(256 << 20)  # a namespace
+    max_total_bytes: ByteSize = ByteSize(0)  # all namespaces together; 0: no bound
+    max_namespaces: int = Field(0, ge=0)  # 0: no bound
+    max_tokens_per_second: int = Field(0, ge=0)  # learned, a namespace that does not say; 0: no bound
+    max_total_tokens_per_second: int = Field(0, ge=0)  # learned, all namespaces together; 0: no bound
+    text_ttl_s: int = Field(0, ge=0)  # of a namespace that does not say; 0: text is kept
     max_order: int = Field(16, ge=1, le=32)  # longest suffix that is matched
     draft_nodes: int = Field(64, ge=1, le=1024)  # of queries that do not say
     draft_depth: int = Field(40, ge=1, le=256)  # of queries that do not say
     stop_grace_s: float = Field(2.0, ge=0.0, le=60.0)  # for calls in flight
+    metrics_listen: Annotated[str, AfterValidator(_check_metrics_listen)] = (
+        ""  # empty: off; port 0: a free one
+    )
+    metrics_namespaces: int = Field(20, ge=0, le=1000)  # with a label of their own
     log_format: Literal["console", "json"] = "console"
 
     @classmethod

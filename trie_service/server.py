@@ -28,7 +28,7 @@ def _show_version(asked: bool) -> None:
 
 
 @app.command(epilog="Every option can be set by environment variable too, for example DRAFTWELL_TRIE_LISTEN.")
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one parameter a flag
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT to serve on; port 0 picks a free one. [127.0.0.1:50052]")
     ] = None,
@@ -50,6 +50,10 @@ def run(
         str | None,
         typer.Option(help="Memory of a namespace, for example 512MiB; bounds its log too. [256MiB]"),
     ] = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT to serve Prometheus metrics on; port 0 picks a free one. [off]"),
+    ] = None,
     log_format: Annotated[str | None, typer.Option(help="json or console. [console]")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -64,6 +68,7 @@ def run(
         "redis": redis,
         "auto_create": auto_create,
         "max_bytes": max_bytes,
+        "metrics_listen": metrics_listen,
         "log_format": log_format,
     }
     try:

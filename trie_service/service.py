@@ -24,6 +24,7 @@ from trie_service.follow import Follower
 from trie_service.health import DRAFT_SERVICES, Health
 from trie_service.index import DraftIndex
 from trie_service.limits import ServiceLimits
+from trie_service.metrics import Metrics
 from trie_service.options import IndexOptions
 from trie_service.redis_store import RedisStore
 from trie_service.servicer import TrieServicer
@@ -114,17 +115,19 @@ async def _connect(store: RedisStore) -> None:
 
 @asynccontextmanager
 async def listening(config: TrieConfig, index: DraftIndex, health: Health) -> AsyncIterator[str]:
-    """A started gRPC server; gives the address it got."""
+    """A started gRPC server, and its metrics; gives the address it got."""
+    metrics = Metrics(index, config.metrics_namespaces)
     drain = StreamDrain()
     server = grpc.aio.server(interceptors=[drain], options=SERVER_OPTIONS)
-    trie_pb2_grpc.add_TrieServiceServicer_to_server(TrieServicer(index), server)
+    trie_pb2_grpc.add_TrieServiceServicer_to_server(TrieServicer(index, metrics), server)
     health.add_to(server)
     names = (*DRAFT_SERVICES[1:], "grpc.health.v1.Health", reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     port = _bind(server, config.listen)
     await server.start()
     try:
-        yield f"{config.listen.rpartition(':')[0]}:{port}"
+        with metrics.served(config.metrics_listen):
+            yield f"{config.listen.rpartition(':')[0]}:{port}"
     finally:
         log.info("stopping")
         await health.stop()
@@ -144,7 +147,14 @@ def _bind(server: grpc.aio.Server, address: str) -> int:
 def _index_options(config: TrieConfig) -> IndexOptions:
     return IndexOptions(
         max_order=config.max_order,
-        limits=ServiceLimits(max_bytes=int(config.max_bytes)),
+        limits=ServiceLimits(
+            max_bytes=int(config.max_bytes),
+            max_total_bytes=int(config.max_total_bytes),
+            max_namespaces=config.max_namespaces,
+            max_tokens_per_second=config.max_tokens_per_second,
+            max_total_tokens_per_second=config.max_total_tokens_per_second,
+            text_ttl_s=config.text_ttl_s,
+        ),
         auto_create=config.auto_create,
         default_limits=DraftLimits(max_nodes=config.draft_nodes, max_depth=config.draft_depth),
     )

@@ -13,6 +13,7 @@ from draftwell.trie.v1 import trie_pb2_grpc as rpc
 from trie_service import __version__, convert
 from trie_service.errors import InvalidArgumentError
 from trie_service.index import DraftIndex
+from trie_service.metrics import Metrics
 from trie_service.moving import in_pieces
 from trie_service.namespace import NamespaceRef
 from trie_service.status import aborting
@@ -25,28 +26,32 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class TrieServicer(rpc.TrieServiceServicer):
     """Answers the calls of draftwell.trie.v1.TrieService."""
 
-    def __init__(self, index: DraftIndex) -> None:
+    def __init__(self, index: DraftIndex, metrics: Metrics) -> None:
         self._index = index
+        self._metrics = metrics
         self._started_at = time.monotonic()
 
     async def Draft(
         self, request_iterator: AsyncIterator[pb.DraftRequest], context: Context
     ) -> AsyncIterator[pb.DraftResponse]:
         """Draft for batches of contexts; a query that fails harms no other."""
+        max_order = self._index.max_match_order
         async with aborting(context):
             async for request in request_iterator:
                 if len(request.queries) > MAX_QUERIES_PER_MESSAGE:
                     raise InvalidArgumentError(
                         f"{len(request.queries)} queries in one message, more than {MAX_QUERIES_PER_MESSAGE}"
                     )
-                queries = [convert.query_of(query, self._index.max_match_order) for query in request.queries]
-                answers = await self._index.draft_all(queries)
+                with self._metrics.timing_draft():
+                    queries = [convert.query_of(query, max_order) for query in request.queries]
+                    answers = await self._index.draft_all(queries)
                 yield pb.DraftResponse(id=request.id, answers=map(convert.answer_message, answers))
 
     async def Suggest(self, request: pb.SuggestRequest, context: Context) -> pb.SuggestResponse:
         """Draft for one context."""
         async with aborting(context):
-            draft = self._index.draft(convert.query_of(request.query, self._index.max_match_order))
+            with self._metrics.timing_draft():
+                draft = self._index.draft(convert.query_of(request.query, self._index.max_match_order))
             return pb.SuggestResponse(draft=convert.tree_message(draft))
 
     async def Learn(
