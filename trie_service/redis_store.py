@@ -1,8 +1,12 @@
-"""The store in Redis or Valkey, the only module that speaks to it. ``redis_keys.py`` lists every key."""
+"""The store in Redis, Valkey or a cluster of them, the only module that speaks to it.
+
+``redis_keys.py`` lists every key. A cluster cannot block on streams of several slots, so there replicas poll.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,39 +14,44 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import numpy as np
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import OutOfMemoryError, RedisClusterException, RedisError
 
 from trie_service import redis_keys as keys
 from trie_service import redis_scripts as scripts
 from trie_service.errors import (
-    InvalidArgumentError,
     LeaseLostError,
     NamespaceNotFoundError,
     SnapshotCorruptError,
     StoreFullError,
     StoreUnavailableError,
 )
-from trie_service.namespace import NamespaceLimits, NamespaceRecord
+from trie_service.namespace import NamespaceRecord
+from trie_service.redis_codec import (
+    STORED_FIELDS,
+    entries_of,
+    flat,
+    limit_fields,
+    log_words,
+    record_of,
+    stored_of,
+)
+from trie_service.redis_snapshots import RedisSnapshots
 from trie_service.sequence import Forgotten, TokenSequence
 from trie_service.snapshot import Snapshot
-from trie_service.snapshot_codec import SnapshotDecoder, SnapshotEncoder
-from trie_service.store import MAX_RECENT_IDS, START, Batch, Cursors, LogEntry, Registry, Stored
+from trie_service.store import MAX_RECENT_IDS, START, Batch, Cursors, Registry, Stored
 
 CONNECT_TIMEOUT_S = 1.0
 COMMAND_TIMEOUT_S = 2.0
 MAX_ENTRIES_PER_READ = 64
 MAX_CHANGES_KEPT = 1000
+POLL_S = 0.02
+POLL_S_PER_STREAM = 0.0002  # a thousand namespaces are asked five times a second
 ENTRIES_PER_TRIM = 256  # looked at by one call of the script, some milliseconds
-CHUNKS_PER_READ = 4
-STAGED_FOR_S = 120  # a snapshot that nobody goes on writing
 REJECTED_FOR_S = 24 * 3600
-HEADER_FIELD = "header"
-LIMIT_FIELDS = ("max_bytes", "max_tokens_per_second", "text_ttl_s")
-STORED_FIELDS = ("appended", "log_bytes", "snap_bytes", "snap_number", "snap_ms", "snap_rejected")
+CLUSTER_SUFFIX = "+cluster://"  # redis+cluster:// and rediss+cluster:// name any node of a cluster
 
 # redis-py's types allow for text replies too, ours are bytes: they are not checked.
 Reply: TypeAlias = Any
@@ -56,6 +65,8 @@ class RedisStore:
         self._max_log_bytes = max_log_bytes
         self._description = description or without_credentials(url)
         self._redis: Reply = _client(url)
+        self._is_cluster = isinstance(self._redis, RedisCluster)
+        self._snapshots = RedisSnapshots(self._redis, self._calling)
 
     @property
     def description(self) -> str:
@@ -85,18 +96,18 @@ class RedisStore:
             newest = await self._redis.xrevrange(keys.CHANGES_KEY, count=1)
             names = sorted(name.decode() for name in await self._redis.smembers(keys.NAMESPACES_KEY))
             metas = await self._pipelined("hgetall", [keys.meta_key(name) for name in names])
-        records = (_record(name, meta) for name, meta in zip(names, metas, strict=True) if meta)
+        records = (record_of(name, meta) for name, meta in zip(names, metas, strict=True) if meta)
         return Registry(store_id, newest[0][0].decode() if newest else START, tuple(records))
 
     async def find(self, name: str) -> NamespaceRecord | None:
         """One namespace."""
         async with self._calling():
             meta = await self._redis.hgetall(keys.meta_key(name))
-        return _record(name, meta) if meta else None
+        return record_of(name, meta) if meta else None
 
     async def create(self, record: NamespaceRecord, snapshot: Snapshot | None = None) -> NamespaceRecord:
         """Create a namespace unless one of that name exists; return the one that exists now."""
-        fields: dict[str, str | int] = _limit_fields(record) | {
+        fields: dict[str, str | int] = limit_fields(record) | {
             "format": record.format_version,
             "fingerprint": record.fingerprint,
             "vocab_size": record.vocab_size,
@@ -104,18 +115,18 @@ class RedisStore:
         }
         staged = keys.staging_key(record)
         if snapshot is not None:
-            num_bytes = await self._stage(staged, replace(snapshot, position=START, number=0))
+            num_bytes = await self._snapshots.stage(staged, replace(snapshot, position=START, number=0))
             fields |= {"snap_bytes": num_bytes, "snap_number": 0, "snap_position": START}
         names = [keys.meta_key(record.name), keys.snapshot_key(record), staged]
-        flat = await self._run(scripts.CREATE, record, names, _flat(fields))
+        meta = await self._run(scripts.CREATE, record, names, flat(fields))
         async with self._calling():
             if await self._redis.sadd(keys.NAMESPACES_KEY, record.name):
                 await self._announce(record.name)
-        return _record(record.name, dict(zip(flat[::2], flat[1::2], strict=True)))
+        return record_of(record.name, dict(zip(meta[::2], meta[1::2], strict=True)))
 
     async def update(self, record: NamespaceRecord) -> None:
         """Store a namespace's limits."""
-        await self._run_on(scripts.UPDATE, record, [], _flat(_limit_fields(record)))
+        await self._run_on(scripts.UPDATE, record, [], flat(limit_fields(record)))
         async with self._calling():
             await self._announce(record.name)
 
@@ -135,19 +146,16 @@ class RedisStore:
         """Append to a namespace's log, all or nothing, in one round trip."""
         arguments: list[str | int | bytes] = [self._max_log_bytes, MAX_RECENT_IDS]
         for item in items:
-            if isinstance(item, Forgotten):
-                arguments += [item.sequence_id, -1, b""]
-            else:
-                tokens = item.tokens.astype("<i4", copy=False).tobytes()
-                arguments += [item.sequence_id, item.context_len, tokens]
+            arguments += log_words(item)
         await self._run_on(scripts.APPEND, record, [keys.log_key(record), keys.ids_key(record)], arguments)
 
     async def read(self, cursors: Cursors, wait_s: float) -> Batch:
         """Entries after the cursors, a bounded number of each log; wait up to ``wait_s`` for the first."""
         names = {record: keys.log_key(record) for record in cursors.logs}
         streams = {names[record]: position for record, position in cursors.logs.items()}
-        found = await self._xread(streams | {keys.CHANGES_KEY: cursors.changes}, wait_s)
-        logs = {record: _entries(record, found[key]) for record, key in names.items() if key in found}
+        streams[keys.CHANGES_KEY] = cursors.changes
+        found = await (self._poll if self._is_cluster else self._xread)(streams, wait_s)
+        logs = {record: entries_of(record, found[key]) for record, key in names.items() if key in found}
         return Batch(keys.CHANGES_KEY in found, logs)
 
     async def stored(self, records: Sequence[NamespaceRecord]) -> list[Stored]:
@@ -155,9 +163,9 @@ class RedisStore:
         async with self._calling():
             seconds, microseconds = await self._redis.time()
             names = [keys.meta_key(record.name) for record in records]
-            replies = await self._pipelined("hmget", names, ("incarnation", *STORED_FIELDS))
+            replies = await self._pipelined("hmget", names, STORED_FIELDS)
         now_ms = seconds * 1000 + microseconds // 1000
-        return [_stored(record, reply, now_ms) for record, reply in zip(records, replies, strict=True)]
+        return [stored_of(record, reply, now_ms) for record, reply in zip(records, replies, strict=True)]
 
     async def acquire_lease(self, record: NamespaceRecord, owner: str, ttl_s: float) -> int | None:
         """Take or renew the lease to write a namespace's snapshot; None while another owner has it."""
@@ -178,12 +186,12 @@ class RedisStore:
         """
         staged = keys.staging_key(record)
         try:
-            num_bytes = await self._stage(staged, snapshot)
+            num_bytes = await self._snapshots.stage(staged, snapshot)
             arguments: Arguments = [token, record.lineage, snapshot.number, snapshot.position, num_bytes]
             names = [keys.snapshot_key(record), staged]
             is_new_lineage = await self._run_on(scripts.SWITCH, record, names, arguments)
         except BaseException:
-            await self._drop(staged)
+            await self._snapshots.drop(staged)
             raise
         if is_new_lineage:
             async with self._calling():
@@ -191,17 +199,11 @@ class RedisStore:
         return num_bytes
 
     async def read_snapshot(self, record: NamespaceRecord) -> Snapshot | None:
-        """The newest snapshot; read again where another one took its place meanwhile."""
-        while True:
-            header = await self._snapshot_fields(record, [HEADER_FIELD])
-            if header[0] is None:
-                await self._check_not_rejected(record)
-                return None
-            try:
-                return await self._read_chunks(record, header[0])
-            except SnapshotCorruptError:
-                if await self._snapshot_fields(record, [HEADER_FIELD]) == header:
-                    raise
+        """The newest snapshot."""
+        snapshot = await self._snapshots.read(record)
+        if snapshot is None:
+            await self._check_not_rejected(record)
+        return snapshot
 
     async def reject_snapshot(self, record: NamespaceRecord) -> None:
         """Put a damaged snapshot aside."""
@@ -218,46 +220,6 @@ class RedisStore:
             if num < ENTRIES_PER_TRIM:
                 return num_trimmed
 
-    async def _stage(self, key: str, snapshot: Snapshot) -> int:
-        """Write a snapshot chunk by chunk under a key of its own; return its bytes."""
-        encoder = SnapshotEncoder(snapshot)
-        chunks = encoder.chunks()
-        num_bytes = number = 0
-        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-            await self._stage_field(key, str(number), chunk)
-            num_bytes += len(chunk)
-            number += 1
-        header = encoder.header()
-        await self._stage_field(key, HEADER_FIELD, header)
-        return num_bytes + len(header)
-
-    async def _stage_field(self, key: str, field: str, value: bytes) -> None:
-        async with self._calling(), self._redis.pipeline(transaction=False) as pipeline:
-            pipeline.hset(key, field, value)
-            pipeline.expire(key, STAGED_FOR_S)
-            await pipeline.execute()
-
-    async def _drop(self, key: str) -> None:
-        """Unlink a key if the store can be reached; else it expires."""
-        try:
-            async with self._calling():
-                await self._redis.unlink(key)
-        except StoreUnavailableError:
-            return
-
-    async def _read_chunks(self, record: NamespaceRecord, header: bytes) -> Snapshot:
-        decoder = await asyncio.to_thread(SnapshotDecoder, header)
-        for first in range(0, decoder.num_chunks, CHUNKS_PER_READ):
-            numbers = range(first, min(first + CHUNKS_PER_READ, decoder.num_chunks))
-            chunks = await self._snapshot_fields(record, list(map(str, numbers)))
-            await asyncio.to_thread(_decode, decoder, chunks)
-        return decoder.snapshot()
-
-    async def _snapshot_fields(self, record: NamespaceRecord, fields: list[str]) -> list[bytes | None]:
-        async with self._calling():
-            values: list[bytes | None] = await self._redis.hmget(keys.snapshot_key(record), fields)
-        return values
-
     async def _check_not_rejected(self, record: NamespaceRecord) -> None:
         (stored,) = await self.stored([record])
         if stored.is_snapshot_rejected:
@@ -268,6 +230,18 @@ class RedisStore:
         async with self._calling(wait_s):
             reply = await self._redis.xread(dict(streams), count=MAX_ENTRIES_PER_READ, block=block_ms)
         return {key.decode(): entries for key, entries in reply or []}
+
+    async def _poll(self, streams: Mapping[str, str], wait_s: float) -> dict[str, Any]:
+        end = time.monotonic() + wait_s
+        while True:
+            async with self._calling(), self._redis.pipeline(transaction=False) as pipeline:
+                for key, position in streams.items():
+                    pipeline.xrange(key, min=f"({position}", count=MAX_ENTRIES_PER_READ)
+                replies = await pipeline.execute()
+            found = {key: entries for key, entries in zip(streams, replies, strict=True) if entries}
+            if found or time.monotonic() >= end:
+                return found
+            await asyncio.sleep(POLL_S + POLL_S_PER_STREAM * len(streams))
 
     async def _pipelined(self, command: str, names: Sequence[str], *arguments: Sequence[str]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipeline:
@@ -314,7 +288,7 @@ class RedisStore:
             raise StoreUnavailableError(f"store {self._description}: no answer in time") from error
         except OutOfMemoryError as error:
             raise StoreFullError(f"store {self._description} is full: {error}") from error
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:
             raise StoreUnavailableError(f"store {self._description}: {error}") from error
 
 
@@ -324,64 +298,14 @@ def without_credentials(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _client(url: str) -> Redis:
-    return Redis.from_url(
-        url,
-        protocol=2,
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_timeout=None,  # redis-py's way to bound a write loses cancellations on Python 3.11
-        retry=Retry(NoBackoff(), 0),
-    )
-
-
-def _flat(fields: Mapping[str, str | int]) -> list[str | int]:
-    return [word for item in fields.items() for word in item]
-
-
-def _limit_fields(record: NamespaceRecord) -> dict[str, str | int]:
-    return {name: getattr(record.limits, name) for name in LIMIT_FIELDS}
-
-
-def _record(name: str, meta: Mapping[bytes, bytes]) -> NamespaceRecord:
-    limits = {field: int(meta.get(field.encode(), 0)) for field in LIMIT_FIELDS}
-    return NamespaceRecord(
-        name=name,
-        fingerprint=meta.get(b"fingerprint", b"").decode(),
-        vocab_size=int(meta.get(b"vocab_size", 0)),
-        incarnation=meta.get(b"incarnation", b"").decode(),
-        format_version=int(meta.get(b"format", 0)),
-        limits=NamespaceLimits(**limits),
-        lineage=meta.get(b"lineage", b"").decode(),
-    )
-
-
-def _stored(record: NamespaceRecord, reply: Sequence[bytes | None], now_ms: int) -> Stored:
-    if reply[0] != record.incarnation.encode():
-        return Stored()
-    head, log_bytes, snapshot_bytes, number, snapshot_ms, rejected = (int(value or 0) for value in reply[1:])
-    return Stored(head, log_bytes, snapshot_bytes, number, snapshot_ms, now_ms, bool(rejected))
-
-
-def _decode(decoder: SnapshotDecoder, chunks: Sequence[bytes | None]) -> None:
-    for chunk in chunks:
-        decoder.add(chunk or b"")
-
-
-def _entries(
-    record: NamespaceRecord, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
-) -> list[LogEntry]:
-    return [_entry(record, position.decode(), fields) for position, fields in entries]
-
-
-def _entry(record: NamespaceRecord, position: str, fields: Mapping[bytes, bytes]) -> LogEntry:
-    """An entry of the log; one that somebody else wrote there must not stop a replica."""
-    try:
-        number = int(fields[b"n"])
-        if b"f" in fields:
-            return LogEntry(position, number, forgotten=fields[b"f"].decode())
-        tokens = np.frombuffer(fields[b"t"], dtype="<i4").astype(np.int64)
-        sequence_id, context_len = fields[b"i"].decode(), int(fields[b"c"])
-        sequence = TokenSequence.checked(sequence_id, tokens, context_len, record.vocab_size)
-        return LogEntry(position, number, sequence)
-    except (KeyError, ValueError, InvalidArgumentError):
-        return LogEntry(position, 0)
+def _client(url: str) -> Redis | RedisCluster:
+    scheme, separator, rest = url.partition(CLUSTER_SUFFIX)
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": None,  # redis-py's way to bound a write loses cancellations on Python 3.11
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if separator:
+        return RedisCluster.from_url(scheme + "://" + rest, **options)
+    return Redis.from_url(url, **options)

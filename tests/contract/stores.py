@@ -1,36 +1,14 @@
-"""The stores that one suite runs on, and what its tests put into them."""
+"""What the tests of the stores put into them, and how they read it back."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import numpy as np
-import pytest
 
-from trie_service.embedded_store import EmbeddedServer
-from trie_service.memory_store import MemoryStore
 from trie_service.namespace import NamespaceRecord, NamespaceRef
-from trie_service.redis_store import RedisStore
 from trie_service.sequence import TokenSequence
 from trie_service.store import START, Cursors, LogEntry, Store
-
-MAX_LOG_BYTES = 1 << 20
-
-
-@pytest.fixture(params=["memory", "redis"])
-async def any_store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    """An empty store of each kind."""
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    server = EmbeddedServer(None)
-    await server.start()
-    redis_store = RedisStore(server.url, max_log_bytes=MAX_LOG_BYTES)
-    await redis_store.connect()
-    yield redis_store
-    await redis_store.close()
-    await server.stop()
 
 
 def record_of(name: str, fingerprint: str = "fp") -> NamespaceRecord:

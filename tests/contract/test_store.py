@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from stores import any_store, read_log, record_of, sequence_of
+from stores import read_log, record_of, sequence_of
 
 from trie_service.errors import NamespaceNotFoundError
 from trie_service.store import START, Cursors, Store
-
-store = any_store
 
 
 async def test_a_created_namespace_is_in_the_registry(store: Store) -> None:

@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from stores import any_store, read_log, record_of, sequence_of
+from stores import read_log, record_of, sequence_of
 
 from trie_service.errors import LeaseLostError, NamespaceNotFoundError, SnapshotCorruptError
 from trie_service.namespace import NamespaceLimits, NamespaceRecord
 from trie_service.sequence import Forgotten
 from trie_service.snapshot import Snapshot
 from trie_service.store import MAX_RECENT_IDS, START, Cursors, Store, Stored
-
-store = any_store
 
 
 def snapshot_of(*values: int, position: str = "5-0", number: int = 5) -> Snapshot:
