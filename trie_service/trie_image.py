@@ -119,7 +119,7 @@ def load_image(image: Mapping[str, npt.NDArray[Any]], arrays: TrieArrays, max_or
 def sequences_of(words: Int32Array) -> list[Int32Array]:
     """The sequences, context flagged, of which words of a ring are made."""
     ends = np.flatnonzero(words < 0)
-    starts = np.concatenate(([0], ends[:-1] + 1))
+    starts = np.concatenate(([0], ends + 1))[:-1]
     return [words[start:end] for start, end in zip(starts, ends, strict=True) if end > start]
 
 
