@@ -16,7 +16,7 @@ from trie_service.errors import ConfigError
 
 ENV_PREFIX = "DRAFTWELL_TRIE_"
 MIN_NAMESPACE_BYTES = 1 << 20
-REDIS_SCHEMES = ("embedded:", "redis://", "rediss://", "unix://")
+REDIS_SCHEMES = ("embedded:", "redis://", "rediss://", "unix://", "redis+cluster://", "rediss+cluster://")
 
 
 def _check_listen(value: str) -> str:
@@ -62,6 +62,13 @@ class TrieConfig(BaseSettings):
     draft_nodes: int = Field(64, ge=1, le=1024)  # of queries that do not say
     draft_depth: int = Field(40, ge=1, le=256)  # of queries that do not say
     stop_grace_s: float = Field(2.0, ge=0.0, le=60.0)  # for calls in flight
+    snapshot_interval_s: float = Field(60.0, gt=0.0)  # between two snapshots of a namespace, at least
+    snapshot_log_bytes: ByteSize = ByteSize(8 << 20)  # of tokens: so long a log is worth a snapshot
+    snapshot_keep_s: float = Field(60.0, ge=0.0)  # younger entries stay in the log
+    snapshot_lease_s: float = Field(10.0, gt=0.0)  # a writer that was killed holds others up for so long
+    snapshot_grace_s: float = Field(
+        30.0, ge=0.0
+    )  # a replica that lost text waits so long for one that has it
     metrics_listen: Annotated[str, AfterValidator(_check_metrics_listen)] = (
         ""  # empty: off; port 0: a free one
     )

@@ -70,7 +70,7 @@ class Follower:
 
     async def _reconcile(self) -> None:
         await self._index.namespaces.reconcile()
-        refusals = {record.name: record for record in self._index.namespaces.refusals()}
+        refusals = self._index.namespaces.refusals()
         for name in refusals.keys() - self._refused:
-            log.error("namespace refused", namespace=name, format=refusals[name].format_version)
+            log.error("namespace refused", namespace=name, error=refusals[name])
         self._refused = set(refusals)

@@ -23,6 +23,7 @@ from trie_service.namespaces import Namespaces
 from trie_service.options import IndexOptions
 from trie_service.query import DraftQuery
 from trie_service.serving import Serving
+from trie_service.snapshot_writer import SnapshotWriter
 from trie_service.store import Store
 from trie_service.top_drafts import TopDraft
 from trie_service.upkeep import Upkeep
@@ -48,6 +49,7 @@ class DraftIndex:
         self.learner = Learner(store, self.namespaces, self.reader, rates, self.serving, options.auto_create)
         self.upkeep = Upkeep(self.namespaces, options.limits, rates, clock_ms)
         self.reader.make_room = self.upkeep.make_room
+        self.snapshots = SnapshotWriter(store, self.namespaces, self.serving, options.snapshots)
 
     @property
     def max_match_order(self) -> int:

@@ -53,7 +53,10 @@ class LogReader:
                 memory = self._namespaces.find(record)
                 if memory is None or self._namespaces.store_id != store_id:
                     break  # deleted, or the log started anew, while others had their turn
-                await self._apply_entry(memory, entry)
+                if memory.misses(entry):
+                    memory = await self._namespaces.refreshed(memory)
+                if entry.number == 0 or not memory.has_applied(entry.number):
+                    await self._apply_entry(memory, entry)
         async with self._applied:
             self._applied.notify_all()
 

@@ -62,6 +62,7 @@ class NamespaceMemory:
         self.position = START
         self.lock = asyncio.Lock()
         self.is_resizing = False
+        self.is_partial = False  # text was lost with a damaged snapshot
         self.text = HeldText(max_order=max_order, max_bytes=limits.max_bytes)
         self.lookups_by_order = [0] * (max_order + 1)  # [longest match]
         self._max_order = max_order
@@ -148,6 +149,19 @@ class NamespaceMemory:
     def note_stored(self, stored: Stored) -> None:
         """Take note of what the store holds of the namespace."""
         self._stored = stored
+
+    def misses(self, entry: LogEntry) -> bool:
+        """Whether entries before this one were trimmed away unread."""
+        return entry.number > self._applied + 1
+
+    def is_ahead_of(self, other: NamespaceMemory) -> bool:
+        """Whether this one has more of the log."""
+        return self._applied > other._applied
+
+    def take_over_use(self, other: NamespaceMemory) -> None:
+        """Go on counting where another memory of the namespace stopped."""
+        self.lookups_by_order = other.lookups_by_order
+        self._num_drafted_nodes, self._top = other._num_drafted_nodes, other._top
 
     def has_applied(self, number: int) -> bool:
         """Whether the memory is complete up to that entry of the log."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 import structlog
 
@@ -147,6 +148,18 @@ class Namespaces:
             for record in registry.records:
                 await self._adopt(record)
 
+    async def refreshed(self, memory: NamespaceMemory) -> NamespaceMemory:
+        """The memory that goes on where entries of the log are missing: from a newer snapshot if there is one."""
+        async with self._registry_lock:
+            record = memory.record
+            opened = await self._open(record)
+            if self.find(record) is not memory or not opened.is_ahead_of(memory):
+                log.warning("entries of the log are missing, and no snapshot has them", namespace=record.name)
+                return memory
+            log.warning("entries of the log were trimmed unread, snapshot loaded", namespace=record.name)
+            self._put(opened)
+            return opened
+
     async def store_changed(self) -> bool:
         """Whether the store is another one than at the last reconciliation: it was emptied."""
         return await self._store.identity() != self._store_id
@@ -156,9 +169,9 @@ class Namespaces:
         memories = [memory for memory in self._held.values() if not memory.is_resizing]
         return Cursors(self._changes, {memory.record: memory.position for memory in memories})
 
-    def refusals(self) -> list[NamespaceRecord]:
-        """Namespaces in a format that cannot be read."""
-        return [record for record, _ in self._refused.values()]
+    def refusals(self) -> dict[str, str]:
+        """Why namespaces cannot be read, by name."""
+        return {name: str(error) for name, (_, error) in self._refused.items()}
 
     async def note_stored(self, memories: Sequence[NamespaceMemory]) -> None:
         """Ask the store what it holds; without it the last answer stands."""
@@ -189,16 +202,20 @@ class Namespaces:
             )
 
     async def _adopt(self, record: NamespaceRecord) -> None:
-        held = self._held.get(record.name)
-        if held is not None and held.record == record:
+        held = self.find(record)
+        if held is None:
+            self._held.pop(record.name, None)
+        elif held.record.lineage == record.lineage:
             self._note_record(held, record)
             return
-        self._held.pop(record.name, None)
         try:
             record.check_format()
-            self._held[record.name] = await self._open(record)
+            opened = await self._open(record)
         except UnsupportedFormatError as error:
+            self._held.pop(record.name, None)
             self._refused[record.name] = (record, error)
+            return
+        self._put(opened)
 
     async def _open(self, record: NamespaceRecord) -> NamespaceMemory:
         """Memory from the newest snapshot, or, without one that can be read, empty: the log tells the rest."""
@@ -209,18 +226,31 @@ class Namespaces:
         except (SnapshotCorruptError, ValueError) as error:
             log.error("snapshot is damaged, put aside", namespace=record.name, error=str(error))
             await self._store.reject_snapshot(record)
+            memory = NamespaceMemory(record, limits, max_order=max_order)
+            memory.is_partial = True
+            return memory
         return NamespaceMemory(record, limits, max_order=max_order)
+
+    def _put(self, memory: NamespaceMemory) -> None:
+        if (old := self._held.get(memory.record.name)) is not None:
+            memory.take_over_use(old)
+        self._held[memory.record.name] = memory
 
     def _note_record(self, memory: NamespaceMemory, record: NamespaceRecord) -> None:
         memory.record, memory.limits = record, self._options.limits.of(record.limits)
 
     async def _restore(self, registry: Registry) -> Registry:
-        """Make held namespaces known to an emptied store; the logs there are new ones."""
+        """Make held namespaces known to an emptied store; the logs there are new ones.
+
+        The first replica's memory becomes the snapshot, under a new lineage: the others take it over.
+        """
         known = {record.name for record in registry.records}
         for memory in self.all():
             memory.rewind()
             if memory.record.name not in known:
-                await self._store.create(memory.record, await memory.snapshot())
+                record = replace(memory.record, lineage=uuid4().hex)
+                if (await self._store.create(record, await memory.snapshot())).lineage == record.lineage:
+                    memory.record = record
         return await self._store.registry()
 
 

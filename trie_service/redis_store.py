@@ -85,8 +85,12 @@ class RedisStore:
     async def identity(self) -> str:
         """The store's identity, drawn when a store is first asked."""
         async with self._calling():
-            await self._redis.set(keys.STORE_KEY, uuid4().hex, nx=True)
-            store_id: bytes = await self._redis.get(keys.STORE_KEY)
+            store_id: bytes | None = await self._redis.get(keys.STORE_KEY)
+            if store_id is None:
+                await self._redis.set(keys.STORE_KEY, uuid4().hex, nx=True)
+                store_id = await self._redis.get(keys.STORE_KEY)
+        if store_id is None:
+            raise StoreUnavailableError(f"store {self._description} is being emptied")
         return store_id.decode()
 
     async def registry(self) -> Registry:

@@ -29,6 +29,7 @@ from trie_service.options import IndexOptions
 from trie_service.redis_store import RedisStore
 from trie_service.servicer import TrieServicer
 from trie_service.serving import ServingState
+from trie_service.snapshot_policy import SnapshotPolicy
 from trie_service.trie import Trie
 
 MAX_MESSAGE_BYTES = 8 << 20
@@ -75,6 +76,7 @@ async def _serve(config: TrieConfig) -> None:
         print(f"trie-service listening on {address}", flush=True)
         async with asyncio.TaskGroup() as work:
             work.create_task(index.upkeep.run())
+            work.create_task(index.snapshots.run())
             work.create_task(follower.run())
 
 
@@ -157,4 +159,11 @@ def _index_options(config: TrieConfig) -> IndexOptions:
         ),
         auto_create=config.auto_create,
         default_limits=DraftLimits(max_nodes=config.draft_nodes, max_depth=config.draft_depth),
+        snapshots=SnapshotPolicy(
+            interval_s=config.snapshot_interval_s,
+            log_bytes=int(config.snapshot_log_bytes),
+            keep_s=config.snapshot_keep_s,
+            lease_s=config.snapshot_lease_s,
+            grace_s=config.snapshot_grace_s,
+        ),
     )

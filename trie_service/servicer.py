@@ -154,6 +154,18 @@ class TrieServicer(rpc.TrieServiceServicer):
         async with aborting(context):
             return convert.findings_message(await self._index.verifier.verify(NamespaceRef(request.name)))
 
+    async def WriteSnapshot(
+        self, request: pb.WriteSnapshotRequest, context: Context
+    ) -> pb.WriteSnapshotResponse:
+        """Write a namespace's snapshot now."""
+        async with aborting(context):
+            receipt = await self._index.snapshots.write(NamespaceRef(request.name))
+            return pb.WriteSnapshotResponse(
+                num_bytes=receipt.num_bytes,
+                num_tokens=receipt.num_tokens,
+                num_trimmed=receipt.num_trimmed,
+            )
+
     async def GetServerInfo(
         self, request: pb.GetServerInfoRequest, context: Context
     ) -> pb.GetServerInfoResponse:
