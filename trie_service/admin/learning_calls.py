@@ -29,6 +29,7 @@ class Group:
     """What goes into one call, and what it means once it is acknowledged."""
 
     requests: list[pb.LearnRequest] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)  # where each request is from, for people
     num_tokens: int = 0  # context not counted
     positions: dict[str, int | None] = field(default_factory=dict)  # by source; None: all of it
     end: int = 0  # bytes of the corpus up to here

@@ -44,6 +44,9 @@ def warm(  # noqa: PLR0913, PLR0917 - one parameter a flag
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read, tokenize and count; send nothing.")
     ] = False,
+    list_ids: Annotated[
+        bool, typer.Option("--list-ids", help="Print id and place of every sequence, for forget.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let the index learn files, for example the answers of last month.
@@ -65,15 +68,18 @@ def warm(  # noqa: PLR0913, PLR0917 - one parameter a flag
     named = one_tokenizer(decoder, tokenizer)
     if file_format and file_format not in KINDS:
         raise typer.BadParameter(f"--format {file_format!r} is none of {', '.join(KINDS)}")
+    if list_ids and as_json:
+        raise typer.BadParameter("--list-ids and --json both print to standard output: give one of them")
     options = WarmOptions(
-        tuple(files), file_format, field, namespace, fingerprint, limit, resume, strict, wait
+        tuple(files), file_format, field, namespace, fingerprint, limit, resume, strict, wait, list_ids
     )
     with failing():
         report = _run(context.obj.trie, named, options, dry_run=dry_run)
     if as_json:
         print_json(report.as_json() | {"dry_run": dry_run})
     else:
-        print(report.in_words("would learn" if dry_run else "learned"))
+        words = report.in_words("would learn" if dry_run else "learned")
+        typer.echo(words, err=list_ids)
 
 
 def _run(address: str, tokenizer: str | None, options: WarmOptions, *, dry_run: bool) -> WarmReport:

@@ -18,7 +18,7 @@ from trie_service.admin.bookmark import Bookmark
 from trie_service.admin.connection import CALL_TIMEOUT_S
 from trie_service.admin.corpus import BadLine, Document, Item, ReadOptions, Source, find_sources, read_corpus
 from trie_service.admin.errors import AdminError
-from trie_service.admin.learning_calls import LearningCalls
+from trie_service.admin.learning_calls import Group, LearningCalls
 from trie_service.admin.meter import metered
 from trie_service.admin.tokenizer import Tokenizer
 from trie_service.admin.warming import Clock, Tally, Warmer, WarmPlan
@@ -40,6 +40,7 @@ class WarmOptions:
     resume: Path | None
     strict: bool
     wait: bool  # until the replica drafts from all of it
+    list_ids: bool  # print the id and place of every sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ def run_warm(
     plan = _plan(options, tokenizer, trie, bad_lines, name)
     warmer = Warmer(plan, LearningCalls(trie) if trie else None)
     bookmark = Bookmark(options.resume, name) if options.resume else None
-    clock = Clock()
     unread = Unread(sources, bookmark)
-    _warm(warmer, unread, bookmark if trie else None, _read(unread, options), clock)
+    on_acknowledged = _list_ids if options.list_ids else _ignore
+    clock = _warm(warmer, unread, bookmark if trie else None, _read(unread, options), on_acknowledged)
     if trie and options.wait:
         _wait_until_applied(trie, name)
     bad_lines.tell_the_rest()
@@ -148,19 +149,34 @@ class BadLines:
 
 
 def _warm(
-    warmer: Warmer, unread: Unread, bookmark: Bookmark | None, items: Iterator[Item], clock: Clock
-) -> None:
-    total = sum(source.num_bytes for source in unread.sources)
+    warmer: Warmer,
+    unread: Unread,
+    bookmark: Bookmark | None,
+    items: Iterator[Item],
+    on_acknowledged: Callable[[Group], None],
+) -> Clock:
+    total, clock = sum(source.num_bytes for source in unread.sources), Clock()
     try:
         with metered("learning" if warmer.sends else "reading", total) as meter:
             for group in warmer.warm(items):
                 if bookmark:
                     bookmark.advance(group.positions)
+                on_acknowledged(group)
                 tokens = warmer.tally.num_tokens
                 meter.update(group.end, f"{tokens:,} tokens, {clock.rate(tokens):,.0f} tokens/s")
     finally:
         if bookmark:
             bookmark.save()
+    return clock
+
+
+def _list_ids(group: Group) -> None:
+    for request, place in zip(group.requests, group.places, strict=True):
+        print(f"{request.sequence_id}\t{place}")
+
+
+def _ignore(group: Group) -> None:
+    """Nobody asked for the ids."""
 
 
 def _wait_until_applied(trie: TrieServiceStub, name: str) -> None:

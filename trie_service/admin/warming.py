@@ -73,6 +73,7 @@ class Warmer:
         group = Group()
         for item, requests in self._lessons(iter(items)):
             group.requests += requests
+            group.places += [item.place for _ in requests if isinstance(item, Document)]
             group.num_tokens += sum(len(request.tokens) - request.context_len for request in requests)
             group.positions[item.source] = None if isinstance(item, EndOfSource) else item.position
             group.end = item.end
