@@ -17,6 +17,8 @@ MODEL_NAMES = re.compile(
 
 def model_uses(source: str) -> list[str]:
     """Names of transformers' models that a source imports or reaches through the package."""
+    if "transformers" not in source:
+        return []
     tree = ast.parse(source)
     imported = [entry.target for entry in imports_of(source, "") if is_under(entry.target, ["transformers"])]
     reached = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)]

@@ -120,7 +120,7 @@ def test_excluded_tokens_are_never_drawn() -> None:
 def test_filters_keep_what_they_should(params: dict[str, object], allowed: set[int]) -> None:
     chooser = sampler(temperature=1.0, **params)
     logits = torch.from_numpy(SCORES.copy())
-    drawn = {chooser.choose(logits, [0] * length) for length in range(1, 3000)}
+    drawn = {chooser.choose(logits, [0] * length) for length in range(1, 1000)}
     assert drawn == allowed
 
 
@@ -128,7 +128,7 @@ def test_filters_keep_what_they_should(params: dict[str, object], allowed: set[i
 def test_temperature_scales_the_logits(temperature: float) -> None:
     chooser = sampler(temperature=temperature, seed=3)
     logits = torch.from_numpy(SCORES.copy())
-    drawn = np.array([chooser.choose(logits, [0] * length) for length in range(1, 4000)])
+    drawn = np.array([chooser.choose(logits, [0] * length) for length in range(1, 2000)])
     assert chi_square(drawn, softmax(SCORES / temperature)) < 5
 
 
