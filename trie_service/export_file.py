@@ -71,7 +71,7 @@ def decode(data: bytes | bytearray) -> ExportedNamespace:
         num_words, num_rows = int(header["num_words"]), int(header["num_rows"])
     except (KeyError, TypeError, ValueError) as error:
         raise ExportFileError(f"the file's header makes no sense: {error!r}") from error
-    if len(body) != 4 * num_words + 8 * NUM_COLUMNS * num_rows:
+    if min(num_words, num_rows) < 0 or len(body) != 4 * num_words + 8 * NUM_COLUMNS * num_rows:
         raise ExportFileError(f"the file has {len(body)} bytes of text, not what its header says")
     words = np.frombuffer(body[: 4 * num_words], dtype="<i4").astype(np.int32)
     rows = np.frombuffer(body[4 * num_words :], dtype="<i8").astype(np.int64).reshape(num_rows, NUM_COLUMNS)
