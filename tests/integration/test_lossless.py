@@ -9,7 +9,7 @@ import pytest
 from decoder_service.model import LoadedModel
 from decoder_service.self_test import run_self_test
 from tests.verify.cases import MODES
-from tests.verify.matrix import Plan, load, run_mode, ways_of
+from tests.verify.matrix import NUM_ALONE, PLAIN_ALONE, Plan, load, run_mode, ways_of
 from tests.verify.products import check_products
 from tests.verify.prompts import load_prompts, spread
 
@@ -39,8 +39,8 @@ def test_drafts_batches_and_prefill_change_no_bit(embedded: LoadedModel, dtype: 
     assert [row.way for row in rows] == ways_of(dtype, mode)
     for row in rows:
         assert row.passed, f"{row.way}: {row.problems}"
-        assert row.num_prompts == len(PLANS[dtype].prompts)
-        assert row.num_tokens == len(PLANS[dtype].prompts) * PLANS[dtype].max_tokens
+        assert row.num_prompts == (NUM_ALONE if row.way == PLAIN_ALONE else len(PLANS[dtype].prompts))
+        assert row.num_tokens == row.num_prompts * PLANS[dtype].max_tokens
     assert max(row.tokens_per_step or 0 for row in rows) > 3
 
 

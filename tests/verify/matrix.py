@@ -1,7 +1,8 @@
 """The runs: every prompt, greedy and sampled, plain and in every other way, in each number type.
 
-What all ways are compared with is plain decoding of one request alone, one token a step. End tokens end nothing, so
-that every text has as many tokens as were asked for.
+What all ways are compared with is plain decoding, one token a step: of one request alone in bfloat16, of several at
+once in float32, where a request alone costs nearly as much as four; there some are decoded alone as well. End tokens
+end nothing, so that every text has as many tokens as were asked for.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ AT_ONCE = 8
 CONTEXT_LEN = 2048
 ENGINE = replace(CONFIG, max_streams=AT_ONCE)
 PREFILL_ROWS = 156  # another number than the engine's, so that pieces end elsewhere
-PLAIN_TOGETHER = f"plain, {AT_ONCE} at once"
+NUM_ALONE = 2  # prompts in AT_ONCE that float32 decodes plain and alone
+MAX_RANDOM_NODES = 8
+PLAIN_ALONE, PLAIN_TOGETHER = f"plain, alone ({NUM_ALONE} prompts in {AT_ONCE})", f"plain, {AT_ONCE} at once"
 ALONE, TOGETHER, GARBAGE = "drafts, alone", f"drafts, {AT_ONCE} at once", f"random drafts, {AT_ONCE} at once"
+DECODED = (PLAIN_ALONE, PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE)
 PREFILL, GENERATE = "one prefill of the text", "transformers' generate"
 WAYS = {
+    "plain-alone": PLAIN_ALONE,
     "plain-together": PLAIN_TOGETHER,
     "alone": ALONE,
     "together": TOGETHER,
@@ -81,8 +86,10 @@ class Outcome:
 
 def ways_of(dtype: str, mode: str) -> list[str]:
     """What plain decoding is compared with; transformers in float32 and greedy alone, where it computes the same."""
-    ways = [PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE, PREFILL]
-    return [*ways, GENERATE] if (dtype, mode) == ("float32", "greedy") else ways
+    ways = [ALONE, TOGETHER, GARBAGE, PREFILL]
+    if dtype == "bfloat16":
+        return [PLAIN_TOGETHER, *ways]
+    return [PLAIN_ALONE, *ways, GENERATE] if mode == "greedy" else [PLAIN_ALONE, *ways]
 
 
 def load(dtype: str, files: ModelFiles | None = None) -> LoadedModel:
@@ -111,15 +118,15 @@ def run(plan: Plan, progress: Progress = lambda _what, _count: None) -> Outcome:
 def run_mode(loaded: LoadedModel, dtype: str, mode: str, plan: Plan, progress: Progress) -> list[Row]:
     """The rows of one number type and mode, in groups of AT_ONCE prompts."""
     rows = {way: Row(dtype, mode, way) for way in plan.ways(dtype, mode)}
-    reference = _reference(loaded) if GENERATE in rows else None
+    reference = _reference() if GENERATE in rows else None
     encoded = [encode(loaded, prompt) for prompt in plan.prompts]
     requests = cases(encoded, mode, plan.max_tokens)
     for first in range(0, len(requests), AT_ONCE):
         group = Group(loaded, plan.prompts[first : first + AT_ONCE], requests[first : first + AT_ONCE])
-        plain = group.plain()
+        plain = group.plain(alone=dtype == "bfloat16")
         progress(f"{dtype} {mode}: plain", len(group.prompts))
-        for way in [way for way in (PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE) if way in rows]:
-            for name, one, other in zip(group.names, plain, group.decoded(way, plain), strict=True):
+        for way in [way for way in DECODED if way in rows]:
+            for name, one, other in zip(group.names, plain, group.decoded(way, plain), strict=False):
                 rows[way].add_decoded(name, one, other)
             progress(f"{dtype} {mode}: {way}", len(group.prompts))
         if PREFILL in rows:
@@ -147,12 +154,14 @@ class Group:
         """The prompts' names."""
         return [prompt.name for prompt in self.prompts]
 
-    def plain(self) -> list[Decoded]:
-        """One token a step, with nobody beside it."""
-        return decode_alone(self.loaded, self.requests)
+    def plain(self, *, alone: bool) -> list[Decoded]:
+        """One token a step, with nobody beside it or with all of the group."""
+        return decode_alone(self.loaded, self.requests) if alone else self.decoded(PLAIN_TOGETHER, [])
 
     def decoded(self, way: str, plain: Sequence[Decoded]) -> list[Decoded]:
-        """Together and plain, or with drafts from the requests' own text and from a source that fits the way."""
+        """Plain, or with drafts from the requests' own text and from a source that fits the way."""
+        if way == PLAIN_ALONE:
+            return decode_alone(self.loaded, self.requests[:NUM_ALONE])
         if way == PLAIN_TOGETHER:
             return decode(self.loaded, self.requests, config=ENGINE)
         requests = [replace(each, drafts=DRAFTED) for each in self.requests]
@@ -168,10 +177,10 @@ class Group:
     def _sources(self, way: str, plain: Sequence[Decoded]) -> list[DraftSource]:
         vocab_size = self.loaded.model.vocab_size
         if way == GARBAGE:
-            return [GarbageSource(vocab_size)]
+            return [GarbageSource(vocab_size, max_nodes=MAX_RANDOM_NODES)]
         return [RecordedSource([each.text for each in plain], vocab_size)]
 
 
-def _reference(loaded: LoadedModel) -> Reference:
+def _reference() -> Reference:
     files = locate_model(EMBEDDED, default_cache_folder()).in_dtype("float32")
-    return Reference(files, loaded.eos_token_ids)
+    return Reference(files)

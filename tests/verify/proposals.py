@@ -94,8 +94,9 @@ class GarbageSource:
 
     source = Source.INDEX
 
-    def __init__(self, vocab_size: int, seed: int = 0) -> None:
+    def __init__(self, vocab_size: int, seed: int = 0, max_nodes: int = 1024) -> None:
         self._vocab_size = vocab_size
+        self._max_nodes = max_nodes
         self._generator = np.random.default_rng(seed)
         self._asks: Sequence[DraftAsk] = ()
 
@@ -112,7 +113,8 @@ class GarbageSource:
 
     def _draft(self, ask: DraftAsk) -> DraftTree:
         generator, growing = self._generator, _Growing()
-        for _ in range(int(generator.integers(0, ask.max_nodes + 1))):
+        max_nodes = min(ask.max_nodes, self._max_nodes)
+        for _ in range(int(generator.integers(0, max_nodes + 1))):
             choices = (
                 int(generator.choice(ask.text)),
                 int(generator.integers(self._vocab_size)),

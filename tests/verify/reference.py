@@ -37,11 +37,11 @@ class Generated:
 
 
 class Reference:
-    """The model as transformers runs it, in float32."""
+    """The model as transformers runs it, in float32. End tokens end nothing."""
 
-    def __init__(self, files: ModelFiles, eos_token_ids: tuple[int, ...]) -> None:
+    def __init__(self, files: ModelFiles) -> None:
         self._network: Any = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32).eval()
-        self._eos_token_ids = list(eos_token_ids)
+        self._network.generation_config.eos_token_id = None
 
     def generate(self, prompt: Int32Array, max_tokens: int) -> Generated:
         """Greedy, with its cache."""
@@ -50,8 +50,7 @@ class Reference:
             attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
             do_sample=False,
             max_new_tokens=max_tokens,
-            eos_token_id=self._eos_token_ids,
-            pad_token_id=self._eos_token_ids[0],
+            pad_token_id=0,  # for batches of several, this one has one
             output_logits=True,
             return_dict_in_generate=True,
         )
