@@ -42,7 +42,6 @@ class TextStream:
         """Characters of ``text`` that no token can change any more."""
         num_whole = len(text.rstrip(_BROKEN))
         if num_whole == len(text) or num_whole > self._num_shown:
-            self._num_waiting = 0
             return num_whole
         self._num_waiting += 1
         return num_whole if self._num_waiting < _MOST_TOKENS_A_CHARACTER else len(text)

@@ -65,6 +65,12 @@ def test_text_that_goes_on_after_broken_bytes_is_shown_up_to_the_next_broken_one
     assert [stream.push(token) for token in range(4)] == ["a", "", f"{BROKEN}bc", "🙂"]
 
 
+def test_the_beginning_of_a_character_waits_although_broken_bytes_came_before_it() -> None:
+    pieces = [*[b"\xff"] * 7, b"a\xe2", b"\x82\xac"]
+    stream = TextStream(lambda tokens: b"".join(pieces[each] for each in tokens).decode(errors="replace"))
+    assert [stream.push(token) for token in range(9)] == [*[""] * 7, f"{BROKEN * 7}a", "€"]
+
+
 def decode_run_of_bytes(tokens: list[int]) -> str:
     """A tokenizer that falls back to bytes: a run of them that is no text is as many broken characters."""
     try:
