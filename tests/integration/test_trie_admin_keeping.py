@@ -171,6 +171,18 @@ def test_what_was_drafted_is_at_the_top(replica: Replica) -> None:
     assert [5, 6] in [draft["context"][-2:] for draft in drafts]
 
 
+def test_a_snapshot_holds_what_was_learned(replica: Replica) -> None:
+    replica.learn("kept", *([number, number + 1, 5] for number in range(200)))
+    until(lambda: replica.num_sequences("kept") == 200)
+    written = shown(admin(replica, "snapshot", "kept", "--json"))
+    assert written["num_tokens"] == 600
+    assert written["num_bytes"] > 0
+    (kept,) = shown(admin(replica, "stats", "kept", "--json"))["namespaces"]
+    assert kept["stats"]["snapshot_age_seconds"] < 60
+    assert kept["stats"]["snapshot_bytes"] == written["num_bytes"]
+    assert admin(replica, "verify", "kept").exit_code == 0
+
+
 def test_replicas_are_compared(valkey: Valkey, replica: Replica) -> None:
     replica.learn("compared", *([number, number + 1, 5] for number in range(200)))
     with Replica("--redis", valkey.url) as other:
