@@ -91,14 +91,14 @@ class Learner:
 
         Raises SequenceNotFoundError where none of that name is held.
         """
-        memory = self.namespaces.memory_of(ref)
+        record = self.namespaces.memory_of(ref).record
         self.serving.require_store()
-        await self.reader.until_caught_up(memory)
+        memory = await self.reader.until_caught_up(record)
         num_tokens = memory.text.num_tokens_of(sequence_id)
         if not memory.text.holds(sequence_id):
             raise SequenceNotFoundError(f"namespace {ref.name!r} holds no sequence {sequence_id!r}")
-        await self.store.append(memory.record, [Forgotten(sequence_id)])
-        await self.reader.until_caught_up(memory)
+        await self.store.append(record, [Forgotten(sequence_id)])
+        await self.reader.until_caught_up(record)
         return num_tokens
 
     async def _gather(self, batch: LearnBatch, item: LearnItem) -> TokenSequence:

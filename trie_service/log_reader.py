@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from trie_service.errors import StoreUnavailableError
+from trie_service.errors import NamespaceNotFoundError, StoreUnavailableError
 from trie_service.memory import NamespaceMemory
+from trie_service.namespace import NamespaceRecord
 from trie_service.namespaces import Namespaces
 from trie_service.store import Batch, LogEntry, Store
 
@@ -60,19 +61,27 @@ class LogReader:
         async with self._applied:
             self._applied.notify_all()
 
-    async def until_caught_up(self, memory: NamespaceMemory) -> None:
-        """Wait until memory holds all that is in the log now.
+    async def until_caught_up(self, record: NamespaceRecord) -> NamespaceMemory:
+        """Wait until memory holds all that is in the log now; return it.
 
-        Raises StoreUnavailableError where it does not come to that in time.
+        Raises StoreUnavailableError where it does not come to that in time, and NamespaceNotFoundError for a
+        namespace that is gone.
         """
-        (stored,) = await self._store.stored([memory.record])
+        (stored,) = await self._store.stored([record])
         try:
             async with asyncio.timeout(READ_BACK_TIMEOUT_S), self._applied:
-                await self._applied.wait_for(lambda: memory.has_applied(stored.head))
+                await self._applied.wait_for(lambda: self._is_settled(record, stored.head))
         except TimeoutError as error:
             raise StoreUnavailableError(
-                f"the log of namespace {memory.record.name!r} was not read in {READ_BACK_TIMEOUT_S:.0f} s"
+                f"the log of namespace {record.name!r} was not read in {READ_BACK_TIMEOUT_S:.0f} s"
             ) from error
+        if (memory := self._namespaces.find(record)) is None:
+            raise NamespaceNotFoundError(f"namespace {record.name!r} was deleted")
+        return memory
+
+    def _is_settled(self, record: NamespaceRecord, head: int) -> bool:
+        memory = self._namespaces.find(record)  # not always the same one: a snapshot may take its place
+        return memory is None or memory.has_applied(head)
 
     async def _apply_entry(self, memory: NamespaceMemory, entry: LogEntry) -> None:
         await self.make_room()

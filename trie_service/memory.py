@@ -117,7 +117,8 @@ class NamespaceMemory:
         self.is_resizing = True
         try:
             async with self.lock:
-                self.text = await asyncio.to_thread(self.text.resized, max_bytes)
+                if self.text.max_bytes != max_bytes:
+                    self.text = await asyncio.to_thread(self.text.resized, max_bytes)
         finally:
             self.is_resizing = False
 

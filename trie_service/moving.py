@@ -33,24 +33,23 @@ class Mover:
 
     async def copy(self, source: NamespaceRef, target: str) -> NamespaceView:
         """Make a new namespace that holds what another one holds; raise AlreadyExistsError where there is one."""
-        memory = self.namespaces.memory_of(source)
+        record = self.namespaces.memory_of(source).record
         self.serving.require_store()
-        record = memory.record
         wanted = NamespaceRecord.new(
             NamespaceRef(target, record.fingerprint), record.vocab_size, record.limits
         )
-        await self.reader.until_caught_up(memory)
+        memory = await self.reader.until_caught_up(record)
         snapshot = replace(await memory.snapshot(), position=START, number=0)
         return await self.namespaces.create_filled(wanted, snapshot)
 
     async def export(self, ref: NamespaceRef) -> bytes:
         """The file of a namespace."""
-        memory = self.namespaces.memory_of(ref)
+        record = self.namespaces.memory_of(ref).record
         self.serving.require_store()
-        await self.reader.until_caught_up(memory)
+        memory = await self.reader.until_caught_up(record)
         async with memory.lock:
             words, rows = await asyncio.to_thread(memory.text.words)
-        return await asyncio.to_thread(encode, ExportedNamespace(memory.record, words, rows))
+        return await asyncio.to_thread(encode, ExportedNamespace(record, words, rows))
 
     async def import_file(self, pieces: AsyncIterator[bytes], name: str) -> NamespaceView:
         """Make a namespace from a file, under its own name or another; a bad file leaves nothing behind.

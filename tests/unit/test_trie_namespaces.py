@@ -105,7 +105,7 @@ async def test_a_sequence_is_learned_once_however_often_it_is_sent() -> None:
         await learn(index, [1, 2], name="a")
         await learn(index, [1, 2], name="a")
         await store.append(view.record, [Forgotten("unknown")])
-        await index.reader.until_caught_up(index.namespaces.memory_of(CHAT))
+        await index.reader.until_caught_up(index.namespaces.memory_of(CHAT).record)
         stats = (await index.namespaces.describe(CHAT)).stats
         assert (stats.num_sequences, stats.num_tokens, stats.num_forgotten_sequences) == (1, 2, 0)
 
@@ -170,7 +170,7 @@ async def test_limits_of_a_namespace_change_at_every_replica_while_it_runs() -> 
     rng = np.random.default_rng(2)
     async with replica(store, options) as one, replica(store, options) as other:
         await learn(one, *(rng.integers(0, 9999, 250).tolist() for _ in range(200)))
-        await other.reader.until_caught_up(await memory_at(other))
+        await other.reader.until_caught_up(await record_at(other))
         full = (await other.namespaces.describe(CHAT)).stats.num_bytes
         assert full > MIB
         view = await one.namespaces.update(CHAT, NamespaceLimits(max_bytes=MIB))
@@ -187,9 +187,9 @@ async def test_limits_of_a_namespace_change_at_every_replica_while_it_runs() -> 
             await one.namespaces.update(CHAT, NamespaceLimits(max_bytes=5 * MIB))
 
 
-async def memory_at(index: DraftIndex) -> object:
+async def record_at(index: DraftIndex) -> NamespaceRecord:
     await until(lambda: "chat" in {memory.record.name for memory in index.namespaces.all()})
-    return index.namespaces.memory_of(CHAT)
+    return index.namespaces.memory_of(CHAT).record
 
 
 async def test_a_namespace_learns_no_faster_than_it_may() -> None:
@@ -241,7 +241,7 @@ async def test_when_the_service_is_full_the_largest_gives_way_and_gets_more_agai
         await learn(index, [1, 2, 3], name="small", ref=COPY)
         for _ in range(20):
             await learn(index, *(rng.integers(0, 9999, 250).tolist() for _ in range(40)))
-            await index.reader.until_caught_up(index.namespaces.memory_of(CHAT))
+            await index.reader.until_caught_up(index.namespaces.memory_of(CHAT).record)
             total = sum(memory.stats().num_bytes for memory in index.namespaces.all())
             assert total <= 1.1 * limits.max_total_bytes
         assert draft(index, 1, 2, ref=COPY) == [3]
@@ -436,7 +436,7 @@ async def play(operations: list[tuple[str, str, list[int]]], contexts: list[list
                 await index.mover.copy(ref, f"copy-{number}")
                 learned[f"copy-{number}"] = dict(learned[tenant])
             for name in learned:
-                await index.reader.until_caught_up(index.namespaces.memory_of(NamespaceRef(name)))
+                await index.reader.until_caught_up(index.namespaces.memory_of(NamespaceRef(name)).record)
             check_drafts(index, {name: list(held.values()) for name, held in learned.items()}, contexts)
 
 
