@@ -254,6 +254,38 @@ def test_a_person_at_a_terminal_is_asked(trie: FakeAdminTrie, address: str, answ
     assert ("support" in trie.namespaces) == bool(status)
 
 
+def at_terminal(*words: str) -> tuple[int, str]:
+    """Exit status and everything that a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trie_service.admin", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "200"},
+    )
+    os.close(theirs)
+    written = b""
+    try:
+        while chunk := os.read(ours, 1 << 16):
+            written += chunk
+    except OSError:  # how Linux tells that the other side has closed
+        pass
+    os.close(ours)
+    return process.wait(60), written.decode()
+
+
+def test_a_terminal_shows_a_bar_and_a_live_table(address: str, tmp_path: Path) -> None:
+    corpus = tmp_path / "a.jsonl"
+    corpus.write_text('{"tokens": [1, 2, 3]}\n' * 1000)
+    status, written = at_terminal("--trie", address, "warm", str(corpus), "-n", "support")
+    assert (status, "100%" in written, "tokens/s" in written) == (0, True, True)
+    status, written = at_terminal(
+        *("--trie", address, "stats", "--watch", "--count", "2", "--interval", "0.1")
+    )
+    assert (status, "learned/s" in written, written.count("trie-service 9.9") >= 2) == (0, True, True)
+
+
 def test_an_export_is_whole(trie: FakeAdminTrie, address: str, tmp_path: Path) -> None:
     file = tmp_path / "support.dwns"
     written = shown(admin(address, "export", file, "-n", "support", "--json"))

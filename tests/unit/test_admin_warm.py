@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -254,6 +255,21 @@ def test_lines_tell_the_share_and_the_time_left(capsys: pytest.CaptureFixture[st
     assert told[0].startswith("learning: 25%, 7 tokens, ")
     assert told[0].endswith(" s left")
     assert told[1] == "learning: 7 tokens"
+
+
+def test_a_file_whose_name_is_not_utf_8_is_learned(trie: FakeAdminTrie, address: str, tmp_path: Path) -> None:
+    name = os.fsdecode(bytes(tmp_path) + b"/\xff.jsonl")
+    Path(name).write_text('{"tokens": [1]}\nx\n')
+    run = warm(address, name, "-n", "ns", "--list-ids")
+    assert run.exit_code == 0, run.stderr
+    sequence_id, place = run.stdout.strip().split("\t")
+    assert trie.learned.keys() == {sequence_id}
+    assert place == f"{tmp_path}/\\udcff.jsonl:1"
+
+
+def test_ids_and_json_do_not_mix(address: str, tmp_path: Path) -> None:
+    run = warm(address, token_file(tmp_path / "a.jsonl", 1), "-n", "ns", "--list-ids", "--json")
+    assert (run.exit_code, "give one of them" in run.stderr) == (2, True)
 
 
 def test_wrong_usage_is_told_as_such(address: str, tmp_path: Path) -> None:

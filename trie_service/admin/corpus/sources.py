@@ -83,7 +83,8 @@ def _source_at(path: Path, kind: str) -> Source:
         raise UsageError(f"{path}: a file is one of {_kinds()}; --format says what another name holds")
     status = path.stat()
     size = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return Source(str(path), path, kind or named, compression, size, status.st_mtime_ns)
+    shown = str(path).encode(errors="backslashreplace").decode()  # a name need not be UTF-8
+    return Source(shown, path, kind or named, compression, size, status.st_mtime_ns)
 
 
 def _is_shown(path: Path, folder: Path) -> bool:
