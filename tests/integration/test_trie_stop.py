@@ -24,7 +24,10 @@ from trie_service.service import listening
 from trie_service.serving import ServingState
 
 OPTIONS = IndexOptions(
-    max_order=8, limits=ServiceLimits(max_bytes=1 << 20), auto_create=True, default_limits=DraftLimits(max_nodes=8)
+    max_order=8,
+    limits=ServiceLimits(max_bytes=1 << 20),
+    auto_create=True,
+    default_limits=DraftLimits(max_nodes=8),
 )
 LONG_GRACE = TrieConfig.load({"listen": "127.0.0.1:0", "stop_grace_s": 60})
 
