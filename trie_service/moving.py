@@ -19,7 +19,7 @@ from trie_service.serving import Serving
 from trie_service.snapshot import Snapshot
 from trie_service.store import START
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -22,15 +23,16 @@ from trie_service.embedded_store import EmbeddedServer
 from trie_service.errors import ConfigError, StoreUnavailableError
 from trie_service.follow import Follower
 from trie_service.health import DRAFT_SERVICES, Health
+from trie_service.held_text import MIN_BYTES, HeldText
 from trie_service.index import DraftIndex
 from trie_service.limits import ServiceLimits
 from trie_service.metrics import Metrics
 from trie_service.options import IndexOptions
 from trie_service.redis_store import RedisStore
+from trie_service.sequence import TokenSequence
 from trie_service.servicer import TrieServicer
 from trie_service.serving import ServingState
 from trie_service.snapshot_policy import SnapshotPolicy
-from trie_service.trie import Trie
 
 MAX_MESSAGE_BYTES = 8 << 20
 
@@ -82,10 +84,14 @@ async def _serve(config: TrieConfig) -> None:
 
 def compile_index() -> None:
     """Have the index's machine code compiled, or loaded, before anybody waits for it."""
-    trie = Trie()
     tokens = np.arange(8, dtype=np.int32)
-    trie.insert(tokens, context_len=1)
-    draft(trie, tokens[:2], DraftLimits(max_nodes=4))
+    text = HeldText(max_order=4, max_bytes=MIN_BYTES)
+    for name in ("first", "second", "third"):
+        deque(text.insert(TokenSequence(name, tokens, context_len=1), appended_ms=1))
+    draft(text.trie, tokens[:2], DraftLimits(max_nodes=4))
+    deque(text.forget("first"))
+    deque(text.expire(before_ms=2))
+    HeldText.from_arrays(text.to_arrays(), max_order=4, max_bytes=MIN_BYTES)
 
 
 @asynccontextmanager
