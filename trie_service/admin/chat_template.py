@@ -56,8 +56,13 @@ class ChatTemplate:
 def load_chat_template(folder: Path) -> ChatTemplate | None:
     """The template of a model folder, None where there is none; raise AdminError for one that is broken."""
     config_path, template_path = folder / "tokenizer_config.json", folder / "chat_template.jinja"
-    config: dict[str, Any] = json.loads(config_path.read_text()) if config_path.exists() else {}
-    source = template_path.read_text() if template_path.exists() else _default(config.get("chat_template"))
+    try:
+        config: dict[str, Any] = json.loads(config_path.read_text()) if config_path.exists() else {}
+        source = (
+            template_path.read_text() if template_path.exists() else _default(config.get("chat_template"))
+        )
+    except (OSError, ValueError) as error:
+        raise AdminError(f"{folder}: its chat template cannot be read: {error}") from error
     return ChatTemplate(folder, source, _special_tokens(config)) if source else None
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +22,9 @@ class FolderTokenizer:
     """The tokenizer of a model folder: tokenizer.json, config.json and, for conversations, a template."""
 
     def __init__(self, folder: Path) -> None:
-        tokenizers = required("tokenizers", "tokenizer folders")
-        path = folder / "tokenizer.json"
-        if not path.exists():
-            raise AdminError(f"{folder}: there is no tokenizer.json")
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-            self._template = load_chat_template(folder)
-        except AdminError:
-            raise
-        except Exception as error:  # tokenizers raises plain Exception
-            raise AdminError(f"{folder}: its tokenizer cannot be read: {error}") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         self._folder = folder
+        self._tokenizer = _load(folder / "tokenizer.json")
+        self._template = load_chat_template(folder)
 
     def vocabulary(self) -> Vocabulary:
         """Fingerprint and size as a decoder has them that serves the folder's model."""
@@ -45,25 +35,35 @@ class FolderTokenizer:
         return Vocabulary(fingerprint, size, f"default-{fingerprint[:12]}")
 
     def tokenize(self, texts: Sequence[Text]) -> list[TokenArray | Refusal]:
-        """Token ids, with the special tokens that the tokenizer adds to raw text."""
-        return [self._tokenized(text) for text in texts]
+        """Token ids, with the special tokens that the tokenizer adds to raw text; all cores share the work."""
+        rendered = [text if isinstance(text, str) else self._rendered(text) for text in texts]
+        pairs = list(zip(texts, rendered, strict=True))
+        raw = self._encoded([text for text in texts if isinstance(text, str)], is_raw=True)
+        chats = self._encoded(
+            [chat for text, chat in pairs if isinstance(text, Conversation) and isinstance(chat, str)],
+            is_raw=False,
+        )
+        return [
+            found if isinstance(found, Refusal) else next(raw if isinstance(text, str) else chats)
+            for text, found in pairs
+        ]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token alone."""
         return [self._tokenizer.decode([token], skip_special_tokens=False) for token in tokens]
 
-    def _tokenized(self, text: Text) -> TokenArray | Refusal:
-        if isinstance(text, Conversation):
-            if self._template is None:
-                return Refusal(f"{self._folder} has no chat template for conversations")
-            try:
-                rendered = self._template.render(text)
-            except BadConversationError as error:
-                return Refusal(str(error))
-        else:
-            rendered = text
-        is_raw = isinstance(text, str)
-        return np.array(self._tokenizer.encode(rendered, add_special_tokens=is_raw).ids, dtype=np.int64)
+    def _encoded(self, texts: list[str], *, is_raw: bool) -> Iterator[TokenArray]:
+        """A chat template has written its special tokens itself."""
+        for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=is_raw):
+            yield np.array(encoding.ids, dtype=np.int64)
+
+    def _rendered(self, conversation: Conversation) -> str | Refusal:
+        if self._template is None:
+            return Refusal(f"{self._folder} has no chat template for conversations")
+        try:
+            return self._template.render(conversation)
+        except BadConversationError as error:
+            return Refusal(str(error))
 
     def _vocab_size(self) -> int:
         """Of the model: its logits may be more than the tokenizer has tokens."""
@@ -74,3 +74,16 @@ class FolderTokenizer:
             return int(text_config.get("vocab_size", config.get("vocab_size")))
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise AdminError(f"{path}: no vocab_size there: the fingerprint needs the model's") from error
+
+
+def _load(path: Path) -> Any:  # noqa: ANN401 - a tokenizers.Tokenizer
+    tokenizers = required("tokenizers", "tokenizer folders")
+    if not path.exists():
+        raise AdminError(f"{path.parent}: there is no tokenizer.json")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise AdminError(f"{path}: its tokenizer cannot be read: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
