@@ -6,7 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from trie_service.errors import InvalidArgumentError, NamespaceNotFoundError, SequenceNotFoundError
+from trie_service.errors import (
+    InvalidArgumentError,
+    NamespaceNotFoundError,
+    SequenceNotFoundError,
+    StoreFullError,
+)
 from trie_service.limits import LearningRates
 from trie_service.log_reader import LogReader
 from trie_service.memory import NamespaceMemory
@@ -97,7 +102,7 @@ class Learner:
         num_tokens = memory.text.num_tokens_of(sequence_id)
         if not memory.text.holds(sequence_id):
             raise SequenceNotFoundError(f"namespace {ref.name!r} holds no sequence {sequence_id!r}")
-        await self.store.append(record, [Forgotten(sequence_id)])
+        await self._write(record, [Forgotten(sequence_id)])
         await self.reader.until_caught_up(record)
         return num_tokens
 
@@ -114,10 +119,18 @@ class Learner:
         for record, sequences in batch.sequences.items():
             self.serving.require_store()
             try:
-                await self.store.append(record, sequences)
+                await self._write(record, sequences)
             except NamespaceNotFoundError:
                 await self.namespaces.reconcile()
                 await self._append_again(record, sequences)
+
+    async def _write(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
+        try:
+            await self.store.append(record, items)
+        except StoreFullError:
+            self.serving.note_room(is_full=True)
+            raise
+        self.serving.note_room(is_full=False)
 
     async def _append_again(self, gone: NamespaceRecord, sequences: Sequence[TokenSequence]) -> None:
         """Learn into the namespace that took the place of a deleted one, if the tokens mean the same there."""
@@ -128,7 +141,7 @@ class Learner:
         record.check_fingerprint(gone.fingerprint)
         for sequence in sequences:
             sequence.check_vocabulary(record.vocab_size)
-        await self.store.append(record, sequences)
+        await self._write(record, sequences)
 
     async def _memory_to_learn(self, ref: NamespaceRef) -> NamespaceMemory:
         try:

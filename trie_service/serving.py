@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+import structlog
+
 from trie_service.errors import NotReadyError, StoreUnavailableError
+
+log = structlog.get_logger()
 
 
 class ServingState(Enum):
@@ -22,6 +26,7 @@ class Serving:
     def __init__(self, store_description: str) -> None:
         self._store_description = store_description
         self._state = ServingState.LOADING
+        self._is_full = False
         self.on_state: Callable[[ServingState], None] = lambda state: None
 
     @property
@@ -34,6 +39,14 @@ class Serving:
         if state is not self._state:
             self._state = state
             self.on_state(state)
+
+    def note_room(self, *, is_full: bool) -> None:
+        """Say once that the store has no room, or has room again."""
+        if is_full and not self._is_full:
+            log.warning("store is full: drafts go on, learning does not", store=self._store_description)
+        if self._is_full and not is_full:
+            log.info("store has room again", store=self._store_description)
+        self._is_full = is_full
 
     def require_loaded(self) -> None:
         """Raise NotReadyError while memory is being rebuilt."""
