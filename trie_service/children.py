@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from trie_service.compiled import compiled
+from trie_service.prefetch import prefetch_row
 from trie_service.trie_arrays import (
     BUCKET_MASK,
     CHAIN,
@@ -43,6 +44,21 @@ def find_child(arrays: TrieArrays, parent: int, token: int) -> int:
     while entry != NONE and (entries[entry, TOKEN] != token or entries[entry, PARENT] != parent):
         entry = arrays.lists[entry, CHAIN]
     return entry
+
+
+@compiled
+def prefetch_child(arrays: TrieArrays, parent: int, token: int) -> None:
+    """Prepare for ``find_child``."""
+    prefetch_row(arrays.buckets, _bucket_of(arrays, parent, token))
+
+
+@compiled
+def prefetch_pair(arrays: TrieArrays, first: int, second: int) -> None:
+    """Prepare to find ``first`` below the root and ``second`` below that."""
+    child = find_child(arrays, ROOT, first)
+    if child != NONE and not is_leaf(arrays, child):
+        prefetch_row(arrays.entries, arrays.entries[child, CHILD])
+        prefetch_child(arrays, child, second)
 
 
 @compiled
@@ -148,7 +164,7 @@ def _bucket_of(arrays: TrieArrays, parent: int, token: int) -> np.int64:
     mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(token)
     mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     mask = arrays.state[BUCKET_MASK]
-    bucket = np.int64(mixed >> np.uint64(32)) & mask
+    bucket: np.int64 = np.int64(mixed >> np.uint64(32)) & mask
     return bucket if bucket < arrays.state[NUM_BUCKETS] else bucket & (mask >> 1)
 
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from trie_service.compiled import compiled
 from trie_service.matching import LEAF_ORDER, LEAF_SLOT, NODE, NODE_ORDER
 from trie_service.ngrams import next_slot
+from trie_service.prefetch import prefetch_row
 from trie_service.trie_arrays import (
     CHILD,
     CONTEXT_FLAG,
@@ -37,6 +38,7 @@ Float64Array = npt.NDArray[np.float64]
 MAX_CANDIDATES: Final = 16
 _MAX_SIBLINGS: Final = 8  # followers looked at an order, roughly the most frequent
 _LEAST_BELIEF: Final = 0.01
+_LEAST_SHARE: Final = 0.01
 
 # Columns of a candidate.
 CANDIDATE_TOKEN: Final = 0
@@ -70,9 +72,14 @@ class Candidates(NamedTuple):
 
 @compiled
 def estimate_followers(
-    arrays: TrieArrays, match: Int32Array, strengths: Float64Array, candidates: Candidates
+    arrays: TrieArrays, match: Int32Array, strengths: Float64Array, least: float, candidates: Candidates
 ) -> int:
-    """Fill in the tokens that may follow a match, best evidence first; return their number."""
+    """Fill in the tokens that may follow a match, best evidence first; return their number.
+
+    Tokens that cannot reach the probability ``least`` may be left out, and what could change the
+    probability of the others by less than half of that.
+    """
+    least_belief = max(_LEAST_BELIEF, least / 2.0)
     entries = arrays.entries
     belief = 1.0
     num_candidates = 0
@@ -87,6 +94,8 @@ def estimate_followers(
             seen_total = 1
     node = match[NODE]
     for order in range(match[NODE_ORDER], 0, -1):
+        link = entries[node, LINK]
+        prefetch_row(entries, link)
         total = entries[node, TOTAL]
         if total > seen_total:
             seen_total = total
@@ -96,27 +105,31 @@ def estimate_followers(
             if num_followers == 1 and num_candidates > 0:  # the one that followed the longer suffixes
                 candidates.probabilities[0] += share * total
             else:
-                num_candidates = _credit_followers(arrays, node, order, share, (candidates, num_candidates))
+                least_count = max(_LEAST_SHARE, least - share * escape) / share
+                level = (node, order, share, least_count)
+                num_candidates = _credit_followers(arrays, level, candidates, num_candidates)
             belief = share * escape
-            if belief < _LEAST_BELIEF:
+            if belief < least_belief:
                 break
-        node = entries[node, LINK]
+        node = link
     return num_candidates
 
 
 @compiled
 def _credit_followers(
-    arrays: TrieArrays, node: int, order: int, share: float, so_far: tuple[Candidates, int]
+    arrays: TrieArrays, level: tuple[int, int, float, float], candidates: Candidates, num_candidates: int
 ) -> int:
-    """Credit each follower of ``node`` with ``share`` times its count; return the number of candidates."""
-    candidates, num_candidates = so_far
+    """Credit followers of a node with ``share`` times their count; return the number of candidates."""
+    node, order, share, least_count = level
     entries = arrays.entries
     total = entries[node, TOTAL]
     num_left = total
     child = entries[node, CHILD]
     for _ in range(_MAX_SIBLINGS):
         count = entries[child, COUNT]
-        if count > 0:
+        if count >= least_count:
+            prefetch_row(entries, entries[child, CHILD])
+            prefetch_row(entries, entries[child, LINK])
             token = entries[child, TOKEN]
             place = (node, order, child)
             index = _candidate_of(candidates, num_candidates, token)
@@ -130,7 +143,7 @@ def _credit_followers(
                 num_candidates += 1
         num_left -= count
         child = entries[child, NEXT]
-        if num_left <= 0 or child == NONE:
+        if num_left < least_count or child == NONE:
             break
     return num_candidates
 

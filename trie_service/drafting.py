@@ -33,7 +33,7 @@ from trie_service.draft_prior import (
 from trie_service.frontier import Frontier, offer
 from trie_service.matching import NODE, NODE_ORDER, NUM_MATCH_CELLS, extend_match, match_text
 from trie_service.trie import Trie
-from trie_service.trie_arrays import NONE, Int32Array, TrieArrays
+from trie_service.trie_arrays import NONE, Int32Array, Int64Array, TrieArrays
 
 # Rows of a draft under construction.
 _TOKEN = 0
@@ -82,15 +82,17 @@ class Draft:
 
 def draft(trie: Trie, context: Int32Array, limits: DraftLimits) -> Draft:
     """The likeliest continuations of ``context`` (oldest token first) that the trie has learned."""
-    newest = np.array(context[-trie.max_order :], dtype=np.int32)
+    newest = np.ascontiguousarray(context[-trie.max_order :], dtype=np.int32)
     nodes = np.empty((_NUM_ROWS, limits.max_nodes), dtype=np.int32)
     probabilities = np.empty(limits.max_nodes, dtype=np.float32)
-    size = _grow_draft(
-        trie.arrays,
+    size = _draft_into(
+        *trie.arrays,
         newest,
         escape_strengths(trie.max_order),
-        _Tree(nodes, probabilities),
-        (limits.min_probability, limits.max_depth),
+        nodes,
+        probabilities,
+        limits.min_probability,
+        limits.max_depth,
     )
     return _draft_of(nodes[:, :size], probabilities[:size])
 
@@ -144,6 +146,24 @@ class _Trees(NamedTuple):
 
 
 @compiled
+def _draft_into(  # noqa: PLR0913, PLR0917 - to pass plain arrays takes Numba half as long as a tuple of them
+    entries: Int32Array,
+    lists: Int32Array,
+    buckets: Int32Array,
+    ring: Int32Array,
+    state: Int64Array,
+    context: Int32Array,
+    strengths: Float64Array,
+    nodes: Int32Array,
+    probabilities: npt.NDArray[np.float32],
+    min_probability: float,
+    max_depth: int,
+) -> int:
+    arrays = TrieArrays(entries, lists, buckets, ring, state)
+    return _grow_draft(arrays, context, strengths, _Tree(nodes, probabilities), (min_probability, max_depth))
+
+
+@compiled
 def _grow_drafts(
     arrays: TrieArrays,
     texts: _Texts,
@@ -188,7 +208,12 @@ def _grow_draft(
     for node in range(max_nodes):
         if parent == NONE or tree.nodes[_DEPTH, parent] < max_depth:
             fresh = Candidates(columns[num_candidates:], shares[num_candidates:])
-            num_fresh = estimate_followers(arrays, matches[parent], strengths, fresh)
+            least = min_probability
+            if num_waiting == max_nodes - node:
+                least = max(least, frontier.likelihoods[0])
+            num_fresh = estimate_followers(
+                arrays, matches[parent], strengths, least / path_probability, fresh
+            )
             for candidate in range(num_candidates, num_candidates + num_fresh):
                 likelihood = path_probability * shares[candidate]
                 if likelihood >= min_probability:
@@ -202,7 +227,8 @@ def _grow_draft(
         best = columns[frontier.candidates[num_waiting]]
         parent = best[CANDIDATE_PARENT]
         _add_node(tree, node, best, path_probability)
-        _match_candidate(arrays, matches[parent], best, max_order, matches[node])
+        if node + 1 < max_nodes:
+            _match_candidate(arrays, matches[parent], best, max_order, matches[node])
         parent = node
     return max_nodes
 
@@ -211,10 +237,10 @@ def _grow_draft(
 def _match_candidate(
     arrays: TrieArrays, match: Int32Array, candidate: Int32Array, max_order: int, extended: Int32Array
 ) -> None:
-    place = (match[NODE], match[NODE_ORDER], np.int32(NONE))
-    if candidate[PLACE_NODE] != NONE:
-        place = (candidate[PLACE_NODE], candidate[PLACE_ORDER], candidate[PLACE_CHILD])
-    extend_match(arrays, match, candidate[CANDIDATE_TOKEN], place, max_order, extended)
+    node, order, child = candidate[PLACE_NODE], candidate[PLACE_ORDER], candidate[PLACE_CHILD]
+    if node == NONE:
+        node, order = match[NODE], match[NODE_ORDER]
+    extend_match(arrays, match, candidate[CANDIDATE_TOKEN], (node, order, child), max_order, extended)
 
 
 @compiled

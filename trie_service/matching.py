@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trie_service.children import find_child, is_leaf, slot_of_leaf
+from trie_service.children import find_child, is_leaf, prefetch_child, prefetch_pair, slot_of_leaf
 from trie_service.compiled import compiled
 from trie_service.ngrams import next_slot
 from trie_service.trie_arrays import LINK, NONE, ROOT, TOKEN_MASK, Int32Array, TrieArrays
@@ -35,7 +35,12 @@ def match_nothing(match: Int32Array) -> None:
 def match_text(arrays: TrieArrays, text: Int32Array, max_order: int, match: Int32Array) -> None:
     """Match the suffixes of ``text`` of up to ``max_order`` tokens."""
     match_nothing(match)
-    for token in text[-max_order:]:
+    newest = text[-max_order:]
+    for token in newest:
+        prefetch_child(arrays, ROOT, token)
+    for index in range(len(newest) - 1):
+        prefetch_pair(arrays, newest[index], newest[index + 1])
+    for token in newest:
         extend_match(arrays, match, token, (match[NODE], match[NODE_ORDER], NONE), max_order, match)
 
 

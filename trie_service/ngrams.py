@@ -18,6 +18,8 @@ from trie_service.children import (
     find_child,
     is_leaf,
     move_ahead_of_leaves,
+    prefetch_child,
+    prefetch_pair,
     remove_child,
     slot_of_leaf,
     uncount_child,
@@ -48,6 +50,8 @@ from trie_service.trie_arrays import (
     clear,
 )
 
+_AHEAD = 4  # tokens
+
 
 @compiled
 def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> None:
@@ -71,8 +75,19 @@ def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> No
                 _give_up(arrays, index + 1, len(words))
                 return
             evict_oldest(arrays, max_order)
+        _prefetch_earlier(arrays, words, index)
         _add_occurrence(arrays, slot, paths[index % 2], paths[1 - index % 2])
         state[NUM_TOKENS] += _weight_of(words[index])
+
+
+@compiled
+def _prefetch_earlier(arrays: TrieArrays, words: Int32Array, index: int) -> None:
+    """Prepare for the tokens that are counted a little later."""
+    if index >= 2 * _AHEAD:
+        prefetch_child(arrays, ROOT, words[index - 2 * _AHEAD] & TOKEN_MASK)
+    if index >= _AHEAD:
+        first, second = words[index - _AHEAD], words[index - _AHEAD + 1]
+        prefetch_pair(arrays, first & TOKEN_MASK, second & TOKEN_MASK)
 
 
 @compiled

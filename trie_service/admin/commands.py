@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trie_service.admin.ask_commands import suggest
+from trie_service.admin.bench import bench
 from trie_service.admin.check_commands import snapshot, verify
 from trie_service.admin.file_commands import export, import_
 from trie_service.admin.look_commands import namespaces, stats, top
@@ -53,6 +54,7 @@ app.command(rich_help_panel=KEEP)(export)
 app.command("import", rich_help_panel=KEEP)(import_)
 app.command(rich_help_panel=KEEP)(snapshot)
 app.command(rich_help_panel=KEEP)(verify)
+app.command(rich_help_panel=LOOK)(bench)
 
 
 def main() -> None:
