@@ -50,6 +50,7 @@ class Valkey:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._folder.mkdir(exist_ok=True)
         self.port = free_port()
         self.start()
 
