@@ -100,15 +100,6 @@ class NamespaceMemory:
         async with self.lock:
             return await asyncio.to_thread(self.text.digest), self._applied
 
-    async def problems(self) -> list[str]:
-        """What is wrong with the memory: nothing, but for mistakes of ours."""
-        async with self.lock:
-            try:
-                await asyncio.to_thread(self.text.trie.check)
-            except AssertionError as error:
-                return [f"the trie breaks an invariant: {error}"]
-        return []
-
     async def resize(self, max_bytes: int) -> None:
         """Change the bytes that the text may take: it is learned anew, the newest of it that fits.
 

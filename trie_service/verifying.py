@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass
 
 from trie_service.errors import SnapshotCorruptError, UnsupportedFormatError
-from trie_service.held_text import HeldText
 from trie_service.memory import NamespaceMemory
 from trie_service.namespace import NamespaceRef
 from trie_service.namespaces import Namespaces
 from trie_service.serving import Serving
+from trie_service.snapshot import Snapshot
 from trie_service.store import Store
+from trie_service.text_check import problems_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +33,23 @@ class Verifier:
     serving: Serving
 
     async def verify(self, ref: NamespaceRef) -> Findings:
-        """Check one namespace. Learning waits meanwhile, about a second a million tokens; drafts do not."""
+        """Check one namespace. Takes seconds a million tokens, during most of which learning goes on."""
         memory = self.namespaces.memory_of(ref)
         self.serving.require_store()
-        problems = [*await memory.problems(), *await self._snapshot_problems(memory)]
         digest, num_applied = await memory.digest()
+        held = await memory.snapshot()
+        problems = [f"in memory: {problem}" for problem in await _problems_of(memory, held)]
+        try:
+            stored = await self.store.read_snapshot(memory.record)
+        except (SnapshotCorruptError, UnsupportedFormatError) as error:
+            problems.append(f"in the store: {error}")
+        else:
+            found = [] if stored is None else await _problems_of(memory, stored)
+            problems += [f"in the stored snapshot: {problem}" for problem in found]
         return Findings(problems, digest, num_applied)
 
-    async def _snapshot_problems(self, memory: NamespaceMemory) -> list[str]:
-        text = memory.text
-        try:
-            snapshot = await self.store.read_snapshot(memory.record)
-            if snapshot is not None:
-                await asyncio.to_thread(
-                    HeldText.from_arrays,
-                    snapshot.arrays,
-                    max_order=text.max_order,
-                    max_bytes=memory.limits.max_bytes,
-                )
-        except (SnapshotCorruptError, UnsupportedFormatError, ValueError) as error:
-            return [f"the stored snapshot cannot be used: {error}"]
-        return []
+
+async def _problems_of(memory: NamespaceMemory, snapshot: Snapshot) -> list[str]:
+    return await asyncio.to_thread(
+        problems_of, snapshot.arrays, max_order=memory.text.max_order, max_bytes=memory.limits.max_bytes
+    )
