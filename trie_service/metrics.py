@@ -6,6 +6,7 @@ their own, those that were asked and taught most when a label was free; the rest
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -91,12 +92,17 @@ class NamespaceCollector(Collector):
     def __init__(self, index: DraftIndex, max_labels: int) -> None:
         self._index = index
         self._max_labels = max_labels
+        self._one_scrape_at_a_time = threading.Lock()
         self._labelled: set[str] = set()
         self._seen: dict[str, _Seen] = {}  # by incarnation
         self._totals: dict[str, _Totals] = {OTHER: _Totals()}
 
     def collect(self) -> Iterable[Metric]:
         """All metrics of the moment."""
+        with self._one_scrape_at_a_time:
+            return list(self._metrics())
+
+    def _metrics(self) -> Iterator[Metric]:
         memories = self._index.namespaces.all()
         self._label(memories)
         for memory in memories:

@@ -54,8 +54,8 @@ class Namespaces:
         return self._store_id
 
     def all(self) -> list[NamespaceMemory]:
-        """All memories, by name."""
-        return [self._held[name] for name in sorted(self._held)]
+        """All memories, by name. Other threads may ask too."""
+        return sorted(self._held.values(), key=lambda memory: memory.record.name)
 
     def find(self, record: NamespaceRecord) -> NamespaceMemory | None:
         """The memory of that very incarnation."""

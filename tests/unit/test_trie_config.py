@@ -13,6 +13,8 @@ def test_the_defaults_are_valid() -> None:
     assert config.listen == "127.0.0.1:50052"
     assert config.redis == "embedded:"
     assert config.max_bytes == 256 << 20
+    assert config.metrics_listen == ""
+    assert config.max_total_bytes == config.max_namespaces == config.text_ttl_s == 0
 
 
 def test_flags_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +41,10 @@ def test_bytes_may_have_a_unit() -> None:
         ("log_format", "xml"),
         ("max_order", 33),
         ("draft_nodes", 0),
+        ("metrics_listen", "9090"),
+        ("max_total_bytes", "lots"),
+        ("max_namespaces", -1),
+        ("text_ttl_s", -1),
     ],
 )
 def test_a_wrong_setting_is_named(name: str, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
