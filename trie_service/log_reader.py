@@ -52,8 +52,8 @@ class LogReader:
         for record, entries in batch.logs.items():
             for entry in entries:
                 memory = self._namespaces.find(record)
-                if memory is None or self._namespaces.store_id != store_id:
-                    break  # deleted, or the log started anew, while others had their turn
+                if memory is None or memory.is_busy or self._namespaces.store_id != store_id:
+                    break  # deleted, being copied, or the log started anew, while others had their turn
                 if memory.misses(entry):
                     memory = await self._namespaces.refreshed(memory)
                 if entry.number == 0 or not memory.has_applied(entry.number):

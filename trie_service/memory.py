@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
 
-from trie_service.drafting import Draft, DraftLimits, draft
+from trie_service.drafting import Draft, DraftLimits, draft, draft_batch
 from trie_service.held_text import HeldText
+from trie_service.ledger import Int64Array
 from trie_service.namespace import NamespaceLimits, NamespaceRecord
-from trie_service.sequence import TokenArray, TokenSequence, checked_tokens
+from trie_service.sequence import Int32Array, TokenArray, TokenSequence, checked_tokens
 from trie_service.snapshot import Snapshot
 from trie_service.store import START, LogEntry, Stored
 from trie_service.top_drafts import MAX_PATH_LEN, TopDraft, TopDrafts, follows
 
+MANY_WORDS: Final = 500_000  # take a tenth of a second to copy
 TOP_LIMITS: Final = DraftLimits(max_nodes=64, max_depth=MAX_PATH_LEN)
 
 
@@ -61,7 +64,7 @@ class NamespaceMemory:
         self.limits = limits
         self.position = START
         self.lock = asyncio.Lock()
-        self.is_resizing = False
+        self.is_busy = False  # its log is not to be read for now
         self.is_partial = False  # text was lost with a damaged snapshot
         self.text = HeldText(max_order=max_order, max_bytes=limits.max_bytes)
         self.lookups_by_order = [0] * (max_order + 1)  # [longest match]
@@ -91,27 +94,28 @@ class NamespaceMemory:
 
     async def snapshot(self) -> Snapshot:
         """Copy all that is held; learning waits meanwhile, drafts do not."""
-        async with self.lock:
+        async with self._held_still():
             arrays = await asyncio.to_thread(self.text.to_arrays)
             return Snapshot(self.position, self._applied, arrays, asdict(self._counted()))
 
+    async def words(self) -> tuple[Int32Array, Int64Array]:
+        """Copy the text held, as ``HeldText.words`` does; learning waits meanwhile, drafts do not."""
+        async with self._held_still():
+            return await asyncio.to_thread(self.text.words)
+
     async def digest(self) -> tuple[str, int]:
         """A digest of the text, and the number of the entry up to which it is complete."""
-        async with self.lock:
+        async with self._held_still():
             return await asyncio.to_thread(self.text.digest), self._applied
 
     async def resize(self, max_bytes: int) -> None:
         """Change the bytes that the text may take: it is learned anew, the newest of it that fits.
 
-        About a second a million tokens, during which the namespace's log waits and drafts do not.
+        About a second a million tokens; learning waits meanwhile, drafts do not.
         """
-        self.is_resizing = True
-        try:
-            async with self.lock:
-                if self.text.max_bytes != max_bytes:
-                    self.text = await asyncio.to_thread(self.text.resized, max_bytes)
-        finally:
-            self.is_resizing = False
+        async with self._held_still():
+            if self.text.max_bytes != max_bytes:
+                self.text = await asyncio.to_thread(self.text.resized, max_bytes)
 
     def apply(self, entry: LogEntry) -> Iterator[int]:
         """Learn or forget what an entry of the log says, piece by piece; yield the words of each."""
@@ -159,14 +163,18 @@ class NamespaceMemory:
         """Whether the memory is complete up to that entry of the log."""
         return self._applied >= number
 
-    def draft(self, context: TokenArray, limits: DraftLimits) -> Draft:
-        """Draft what follows ``context``; raise InvalidArgumentError for a token not in the vocabulary."""
-        tokens = checked_tokens(context[-self._max_order :], self.record.vocab_size)
-        found = draft(self.text.trie, tokens, limits)
-        self.lookups_by_order[int(found.orders[0]) if len(found) else 0] += 1
-        self._num_drafted_nodes += len(found)
-        self._top.note(tokens, found)
-        return found
+    def newest(self, context: TokenArray) -> Int32Array:
+        """What of a context can be matched; raise InvalidArgumentError for a token not in the vocabulary."""
+        return checked_tokens(context[-self._max_order :], self.record.vocab_size)
+
+    def draft(self, contexts: Sequence[Int32Array], limits: Sequence[DraftLimits]) -> list[Draft]:
+        """Draft what follows each context, as ``newest`` gives it, under its own limits."""
+        drafts = draft_batch(self.text.trie, contexts, limits)
+        for context, found in zip(contexts, drafts, strict=True):
+            self.lookups_by_order[int(found.orders[0]) if len(found) else 0] += 1
+            self._num_drafted_nodes += len(found)
+            self._top.note(context, found)
+        return drafts
 
     def top_drafts(self, limit: int) -> list[TopDraft]:
         """What is drafted most, as far as it is still held."""
@@ -197,6 +205,16 @@ class NamespaceMemory:
             snapshot_bytes=stored.snapshot_bytes,
             log_bytes=stored.log_bytes,
         )
+
+    @asynccontextmanager
+    async def _held_still(self) -> AsyncIterator[None]:
+        """Nothing is learned meanwhile. While that may last, the logs of other namespaces are read on."""
+        self.is_busy = self.text.trie.num_words > MANY_WORDS
+        try:
+            async with self.lock:
+                yield
+        finally:
+            self.is_busy = False
 
     def _insert(self, sequence: TokenSequence, appended_ms: int) -> Iterator[int]:
         is_new = not self.text.holds(sequence.sequence_id)

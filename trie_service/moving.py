@@ -47,8 +47,7 @@ class Mover:
         record = self.namespaces.memory_of(ref).record
         self.serving.require_store()
         memory = await self.reader.until_caught_up(record)
-        async with memory.lock:
-            words, rows = await asyncio.to_thread(memory.text.words)
+        words, rows = await memory.words()
         return await asyncio.to_thread(encode, ExportedNamespace(record, words, rows))
 
     async def import_file(self, pieces: AsyncIterator[bytes], name: str) -> NamespaceView:

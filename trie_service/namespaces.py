@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from uuid import uuid4
 
 import structlog
@@ -102,7 +102,7 @@ class Namespaces:
         async with self._registry_lock:
             await self._store.update(replace(memory.record, limits=limits))
             self._note_record(memory, replace(memory.record, limits=limits))
-        log.info("limits changed", namespace=ref.name, limits=limits)
+        log.info("limits changed", namespace=ref.name, **asdict(limits))
         return NamespaceView(memory.record, memory.stats())
 
     async def describe(self, ref: NamespaceRef) -> NamespaceView:
@@ -166,7 +166,7 @@ class Namespaces:
 
     def cursors(self) -> Cursors:
         """How far memory has come in each log that it can follow now."""
-        memories = [memory for memory in self._held.values() if not memory.is_resizing]
+        memories = [memory for memory in self._held.values() if not memory.is_busy]
         return Cursors(self._changes, {memory.record: memory.position for memory in memories})
 
     def refusals(self) -> dict[str, str]:

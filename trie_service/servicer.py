@@ -44,14 +44,16 @@ class TrieServicer(rpc.TrieServiceServicer):
                     )
                 with self._metrics.timing_draft():
                     queries = [convert.query_of(query, max_order) for query in request.queries]
-                    answers = await self._index.draft_all(queries)
+                    answers = await self._index.drafter.draft_all(queries)
                 yield pb.DraftResponse(id=request.id, answers=map(convert.answer_message, answers))
 
     async def Suggest(self, request: pb.SuggestRequest, context: Context) -> pb.SuggestResponse:
         """Draft for one context."""
         async with aborting(context):
             with self._metrics.timing_draft():
-                draft = self._index.draft(convert.query_of(request.query, self._index.max_match_order))
+                draft = self._index.drafter.draft(
+                    convert.query_of(request.query, self._index.max_match_order)
+                )
             return pb.SuggestResponse(draft=convert.tree_message(draft))
 
     async def Learn(

@@ -86,4 +86,4 @@ async def learn(
 
 def draft(index: DraftIndex, *context: int, ref: NamespaceRef = CHAT, max_nodes: int = 0) -> list[int]:
     query = DraftQuery(ref, np.array(context, dtype=np.int64), max_nodes)
-    return index.draft(query).draft.tokens.tolist()
+    return index.drafter.draft(query).draft.tokens.tolist()

@@ -148,12 +148,12 @@ async def test_absurd_queries_are_refused_with_the_offending_value() -> None:
         await index.namespaces.create(NamespaceRecord.new(CHAT, 100))
         context = np.array([1], dtype=np.int64)
         with pytest.raises(InvalidArgumentError, match="max_nodes 5000"):
-            index.draft(DraftQuery(CHAT, context, max_nodes=5000))
+            index.drafter.draft(DraftQuery(CHAT, context, max_nodes=5000))
         with pytest.raises(InvalidArgumentError, match="max_depth 1000"):
-            index.draft(DraftQuery(CHAT, context, max_depth=1000))
+            index.drafter.draft(DraftQuery(CHAT, context, max_depth=1000))
         for probability in (-0.1, 1.5, float("nan")):
             with pytest.raises(InvalidArgumentError, match="min_probability"):
-                index.draft(DraftQuery(CHAT, context, min_probability=probability))
+                index.drafter.draft(DraftQuery(CHAT, context, min_probability=probability))
         with pytest.raises(InvalidArgumentError, match="token id 4294967295 "):
             draft(index, 1, 2**32 - 1)
         assert draft(index) == []

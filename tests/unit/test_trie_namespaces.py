@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_replicas import CHAT, OPTIONS, BreakableStore, draft, learn, replica, until
 
+from trie_service.drafter import MAX_NODES_PER_MESSAGE
 from trie_service.drafting import Draft
 from trie_service.errors import (
     AlreadyExistsError,
@@ -24,7 +25,7 @@ from trie_service.errors import (
     SequenceNotFoundError,
     StoreUnavailableError,
 )
-from trie_service.index import MAX_NODES_PER_MESSAGE, DraftIndex
+from trie_service.index import DraftIndex
 from trie_service.learning import LearnItem
 from trie_service.limits import ServiceLimits
 from trie_service.memory_store import MemoryStore
@@ -262,14 +263,14 @@ async def test_a_shared_namespace_is_drafted_from_beside_the_own_and_learns_noth
         await until(holds(index, 1, drafts=[2, 3]))
         await until(holds(index, 5, drafts=[6], ref=shared))
         query = DraftQuery(CHAT, np.array([1]), shared_namespace=shared)
-        found = index.draft(query)
+        found = index.drafter.draft(query)
         origins = dict(zip(found.draft.tokens.tolist(), found.origins.tolist(), strict=True))
         assert origins == {2: 0, 3: 0, 7: 1, 8: 1}
-        assert len(index.draft(replace(query, max_nodes=3)).draft) == 3
-        only_shared = index.draft(DraftQuery(CHAT, np.array([5]), shared_namespace=shared))
+        assert len(index.drafter.draft(replace(query, max_nodes=3)).draft) == 3
+        only_shared = index.drafter.draft(DraftQuery(CHAT, np.array([5]), shared_namespace=shared))
         assert only_shared.draft.tokens.tolist() == [6]
         assert draft(index, 5) == []
-        assert index.draft(DraftQuery(CHAT, np.array([1]))).origins.tolist() == [0, 0]
+        assert index.drafter.draft(DraftQuery(CHAT, np.array([1]))).origins.tolist() == [0, 0]
 
 
 async def test_a_shared_namespace_must_exist_and_be_of_the_same_tokenizer() -> None:
@@ -283,7 +284,7 @@ async def test_a_shared_namespace_must_exist_and_be_of_the_same_tokenizer() -> N
             (NamespaceRef("corpus", "fp"), FingerprintMismatchError),
         ):
             with pytest.raises(error):
-                index.draft(DraftQuery(CHAT, context, shared_namespace=shared))
+                index.drafter.draft(DraftQuery(CHAT, context, shared_namespace=shared))
 
 
 async def test_entries_in_flight_to_a_namespace_made_anew_with_fewer_tokens_are_refused_not_lost() -> None:
@@ -323,9 +324,9 @@ async def test_a_message_may_not_ask_for_too_many_nodes() -> None:
         await until(holds(index, 1, drafts=[2]))
         query = DraftQuery(CHAT, np.array([1]), max_nodes=1024)
         num_queries = MAX_NODES_PER_MESSAGE // 1024
-        assert len(await index.draft_all([query] * num_queries)) == num_queries
+        assert len(await index.drafter.draft_all([query] * num_queries)) == num_queries
         with pytest.raises(InvalidArgumentError, match=str(MAX_NODES_PER_MESSAGE + 8)):
-            await index.draft_all([query] * num_queries + [DraftQuery(CHAT, np.array([1]))])
+            await index.drafter.draft_all([query] * num_queries + [DraftQuery(CHAT, np.array([1]))])
 
 
 async def test_others_get_their_turn_while_a_large_message_is_answered() -> None:
@@ -340,7 +341,7 @@ async def test_others_get_their_turn_while_a_large_message_is_answered() -> None
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        await index.draft_all([DraftQuery(CHAT, np.array([1]), max_nodes=1024)] * 32)
+        await index.drafter.draft_all([DraftQuery(CHAT, np.array([1]), max_nodes=1024)] * 32)
         task.cancel()
         assert len(turns) >= 16
 
@@ -444,7 +445,7 @@ def check_drafts(index: DraftIndex, learned: dict[str, list[list[int]]], context
     for (own, own_texts), shared, context in product(learned.items(), [None, *learned], contexts):
         shared_ref = None if shared is None else NamespaceRef(shared)
         query = DraftQuery(NamespaceRef(own), np.array(context), max_nodes=64, shared_namespace=shared_ref)
-        found = index.draft(query)
+        found = index.drafter.draft(query)
         sources = (own_texts, learned[shared] if shared else [])
         for gram, origin in zip(grams_of(found.draft, context), found.origins.tolist(), strict=True):
             assert contains(sources[origin], gram)
