@@ -76,8 +76,8 @@ class Forgotten:
 
 def checked_tokens(tokens: TokenArray, vocab_size: int) -> Int32Array:
     """Narrow token ids; raise InvalidArgumentError naming the first that is not below ``vocab_size``."""
-    wrong = (tokens < 0) | (tokens >= vocab_size)
-    if wrong.any():
+    wrong = tokens.astype(np.uint64) >= vocab_size  # negative ones are huge then
+    if np.count_nonzero(wrong):
         at = int(wrong.argmax())
         raise InvalidArgumentError(
             f"token id {tokens[at]} at index {at} is not below the namespace's vocabulary size {vocab_size}"

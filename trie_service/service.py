@@ -72,6 +72,7 @@ async def _serve(config: TrieConfig) -> None:
         await abandonable(compile_index)
         follower = Follower(store, index)
         await follower.catch_up()
+        await index.upkeep.round()
         index.serving.state = ServingState.SERVING
         await health.set(ServingState.SERVING)
         log.info("serving", address=address, store=store.description)

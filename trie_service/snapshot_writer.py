@@ -68,6 +68,7 @@ class SnapshotWriter:
         memories = self._namespaces.all()
         stored = await self._store.stored([memory.record for memory in memories])
         for memory, found in zip(memories, stored, strict=True):
+            memory.note_stored(found)
             if self._is_due(memory, found):
                 await self._write_or_tell(memory)
         self._keep({memory.record.incarnation for memory in memories})
@@ -83,12 +84,6 @@ class SnapshotWriter:
         if receipt is None:
             raise LeaseLostError(f"another replica is writing the snapshot of namespace {ref.name!r}")
         return receipt
-
-    async def release(self) -> None:
-        """Let others write at once when this replica stops."""
-        for memory in self._namespaces.all():
-            with suppress(TrieServiceError):
-                await self._store.release_lease(memory.record, self._owner)
 
     def _is_due(self, memory: NamespaceMemory, stored: Stored) -> bool:
         incarnation = memory.record.incarnation

@@ -37,7 +37,7 @@ def test_metrics_are_served_where_asked() -> None:
         replica.learn("chat", [1, 2, 3, 4])
         until(lambda: replica.suggest("chat", 1) == [2, 3, 4])
         replica.stub.WriteSnapshot(pb.WriteSnapshotRequest(name="chat"), timeout=DEADLINE_S)
-        replica.stub.GetNamespace(pb.GetNamespaceRequest(name="chat"), timeout=DEADLINE_S)
+        until(lambda: "snapshot_age_seconds chat" in scraped(address))
         before = scraped(address)
         assert before["learned_tokens_total chat"] == 4
         assert before["namespaces"] == 1
