@@ -38,14 +38,13 @@ Float64Array = npt.NDArray[np.float64]
 MAX_CANDIDATES: Final = 16
 _MAX_SIBLINGS: Final = 8  # followers looked at an order, roughly the most frequent
 _LEAST_BELIEF: Final = 0.01
-_LEAST_SHARE: Final = 0.01
 
 # Columns of a candidate.
 CANDIDATE_TOKEN: Final = 0
 ORDER: Final = 1  # longest suffix that the token followed
 FOLLOWED: Final = 2  # how often it did
 FOLLOWERS_TOTAL: Final = 3  # how often anything did
-PLACE_NODE: Final = 4  # longest node of the match that the token is known to have followed, or NONE
+PLACE_NODE: Final = 4  # longest node of the match that the token followed; NONE: not known
 PLACE_ORDER: Final = 5
 PLACE_CHILD: Final = 6  # the entry of the token below it
 CANDIDATE_PARENT: Final = 7  # for the draft: the node of the draft whose child it would be
@@ -76,8 +75,8 @@ def estimate_followers(
 ) -> int:
     """Fill in the tokens that may follow a match, best evidence first; return their number.
 
-    Tokens that cannot reach the probability ``least`` may be left out, and what could change the
-    probability of the others by less than half of that.
+    Tokens that cannot reach the probability ``least`` may be left out, and so may what shorter orders
+    would add to the others.
     """
     least_belief = max(_LEAST_BELIEF, least / 2.0)
     entries = arrays.entries
@@ -105,7 +104,7 @@ def estimate_followers(
             if num_followers == 1 and num_candidates > 0:  # the one that followed the longer suffixes
                 candidates.probabilities[0] += share * total
             else:
-                least_count = max(_LEAST_SHARE, least - share * escape) / share
+                least_count = max(1.0, (least - share * escape) / share)
                 level = (node, order, share, least_count)
                 num_candidates = _credit_followers(arrays, level, candidates, num_candidates)
             belief = share * escape
@@ -124,26 +123,26 @@ def _credit_followers(
     entries = arrays.entries
     total = entries[node, TOTAL]
     num_left = total
+    num_uncredited = num_candidates  # whatever followed a longer suffix follows this one too
     child = entries[node, CHILD]
     for _ in range(_MAX_SIBLINGS):
         count = entries[child, COUNT]
-        if count >= least_count:
+        if count > 0:
             prefetch_row(entries, entries[child, CHILD])
             prefetch_row(entries, entries[child, LINK])
             token = entries[child, TOKEN]
-            place = (node, order, child)
             index = _candidate_of(candidates, num_candidates, token)
             if index != NONE:
                 candidates.probabilities[index] += share * count
-                if candidates.columns[index, PLACE_NODE] == NONE:
-                    _set_place(candidates, index, place)
-            elif num_candidates < MAX_CANDIDATES:
+                num_uncredited -= 1
+            elif count >= least_count and num_candidates < MAX_CANDIDATES:
                 evidence = (token, order, count, total)
+                place = (node, order, child)
                 _add_candidate(candidates, num_candidates, evidence, place, share * count)
                 num_candidates += 1
         num_left -= count
         child = entries[child, NEXT]
-        if num_left < least_count or child == NONE:
+        if child == NONE or (num_left < least_count and num_uncredited == 0):
             break
     return num_candidates
 
@@ -169,13 +168,7 @@ def _add_candidate(
     columns[index, ORDER] = evidence[1]
     columns[index, FOLLOWED] = evidence[2]
     columns[index, FOLLOWERS_TOTAL] = evidence[3]
-    _set_place(candidates, index, place)
-    candidates.probabilities[index] = probability
-
-
-@compiled
-def _set_place(candidates: Candidates, index: int, place: tuple[int, int, int]) -> None:
-    columns = candidates.columns
     columns[index, PLACE_NODE] = place[0]
     columns[index, PLACE_ORDER] = place[1]
     columns[index, PLACE_CHILD] = place[2]
+    candidates.probabilities[index] = probability

@@ -98,7 +98,12 @@ def draft(trie: Trie, context: Int32Array, limits: DraftLimits) -> Draft:
 
 
 def draft_batch(trie: Trie, contexts: Sequence[Int32Array], limits: Sequence[DraftLimits]) -> list[Draft]:
-    """A draft for each context under its own limits, in one call of compiled code."""
+    """A draft for each context under its own limits, in one call of compiled code.
+
+    Raises ValueError unless there are as many limits as contexts.
+    """
+    if len(contexts) != len(limits):
+        raise ValueError(f"there are {len(contexts)} contexts, but {len(limits)} limits")
     max_order = trie.max_order
     newest = [context[-max_order:] for context in contexts]
     ends = np.cumsum([len(context) for context in newest])
@@ -208,9 +213,8 @@ def _grow_draft(
     for node in range(max_nodes):
         if parent == NONE or tree.nodes[_DEPTH, parent] < max_depth:
             fresh = Candidates(columns[num_candidates:], shares[num_candidates:])
-            least = min_probability
-            if num_waiting == max_nodes - node:
-                least = max(least, frontier.likelihoods[0])
+            is_full = num_waiting == max_nodes - node
+            least = frontier.likelihoods[0] if is_full else 0.0
             num_fresh = estimate_followers(
                 arrays, matches[parent], strengths, least / path_probability, fresh
             )

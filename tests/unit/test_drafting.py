@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trie_service.drafting import Draft, DraftLimits, draft
+from trie_service.drafting import Draft, DraftLimits, draft, draft_batch
 from trie_service.trie import Trie
 
 
@@ -139,6 +139,37 @@ def test_a_draft_is_flat_arrays_of_the_promised_types() -> None:
     columns = (found.tokens, found.parents, found.orders, found.counts, found.totals)
     assert all(column.dtype == np.int32 and column.shape == (2,) for column in columns)
     assert found.probabilities.dtype == np.float32
+
+
+def test_a_batch_drafts_what_single_calls_do_each_under_its_own_limits() -> None:
+    text = np.random.default_rng(9).integers(0, 20, 3000, dtype=np.int32)
+    trie = Trie()
+    trie.insert(text)
+    contexts = [
+        text[start : start + length] for start, length in ((0, 5), (40, 0), (80, 30), (99, 1), (7, 3))
+    ]
+    contexts.append(array(77))
+    limits = [
+        DraftLimits(max_nodes=16),
+        DraftLimits(max_nodes=3),
+        DraftLimits(max_nodes=30, min_probability=0.02),
+        DraftLimits(max_nodes=0),
+        DraftLimits(max_nodes=40, max_depth=2),
+        DraftLimits(max_nodes=5),
+    ]
+    together = draft_batch(trie, contexts, limits)
+    assert len(together) == len(contexts)
+    for found, context, one in zip(together, contexts, limits, strict=True):
+        alone = draft(trie, context, one)
+        for name in ("tokens", "parents", "orders", "counts", "totals", "probabilities"):
+            assert np.array_equal(getattr(found, name), getattr(alone, name))
+    assert [len(found) for found in together][1::2] == [0, 0, 0]
+
+
+def test_a_batch_may_be_empty_and_needs_limits_for_each_context() -> None:
+    assert draft_batch(Trie(), [], []) == []
+    with pytest.raises(ValueError, match="2 contexts, but 1 limits"):
+        draft_batch(Trie(), [array(1), array(2)], [DraftLimits(max_nodes=1)])
 
 
 def test_drafting_changes_nothing_in_the_trie() -> None:

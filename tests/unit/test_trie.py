@@ -95,11 +95,25 @@ def assert_evidence_is_true(found: Draft, context: list[int], model: NaiveIndex)
     assert len({tuple(path) for path in paths}) == len(paths)
 
 
+def assert_nothing_likely_is_missing(found: Draft, context: list[int], model: NaiveIndex) -> None:
+    """Without a budget to spend, every token that followed the longest suffix often enough is drafted."""
+    followers = model.followers()
+    for order in range(min(MAX_ORDER, len(context)), 0, -1):
+        after = followers[tuple(context[-order:])]
+        if after.total() > 0:
+            drafted = set(found.tokens[found.parents < 0].tolist())
+            likely = {token for token, count in after.items() if count >= 0.2 * after.total()}
+            assert likely <= drafted
+            return
+    assert len(found) == 0
+
+
 letters = st.integers(0, NUM_LETTERS - 1)
 texts = st.lists(letters, min_size=2, max_size=40)
 long_texts = st.tuples(st.lists(letters, min_size=1, max_size=5), st.integers(1, 40)).map(
     lambda t: t[0] * t[1]
 )
+# Eviction needs no verb: the bound is so small that most inserts evict.
 inserts = st.tuples(st.just("insert"), st.one_of(texts, long_texts), st.integers(0, 12))
 forgets = st.tuples(st.just("forget"), st.integers(0, 30), st.just(0))
 drafts = st.tuples(st.just("draft"), texts, st.integers(0, 20))
@@ -122,6 +136,9 @@ def test_trie_agrees_with_a_naive_model_after_every_operation(operations: list) 
         else:
             found = draft(trie, array(*argument), DraftLimits(max_nodes=number))
             assert_evidence_is_true(found, argument, model)
+            if number >= NUM_LETTERS:
+                single = draft(trie, array(*argument), DraftLimits(max_nodes=number, max_depth=1))
+                assert_nothing_likely_is_missing(single, argument, model)
         assert words_held(trie) == model.words
         assert trie.num_tokens == sum(0 <= word < CONTEXT_FLAG for word in model.words)
         assert trie.num_sequences == model.words.count(SEPARATOR)
