@@ -56,7 +56,9 @@ class LogReader:
                     break  # deleted, being copied, or the log started anew, while others had their turn
                 if memory.misses(entry):
                     memory = await self._namespaces.refreshed(memory)
-                if entry.number == 0 or not memory.has_applied(entry.number):
+                if entry.number > 0 and memory.has_applied(entry.number):
+                    memory.pass_over(entry)
+                else:
                     await self._apply_entry(memory, entry)
         async with self._applied:
             self._applied.notify_all()

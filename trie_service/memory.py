@@ -131,6 +131,11 @@ class NamespaceMemory:
         self._applied = max(self._applied, entry.number)
         self._lag_s = max(0, now_ms - entry.appended_ms) / 1000
 
+    def pass_over(self, entry: LogEntry) -> None:
+        """Read on behind an entry that is applied already."""
+        if entry.is_after(self.position):
+            self.position = entry.position
+
     def expire(self, now_ms: int) -> Iterator[int]:
         """Let go of text that is older than it may be, piece by piece; yield the words of each."""
         if self.limits.text_ttl_s:

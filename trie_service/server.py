@@ -36,7 +36,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter a flag
         str | None,
         typer.Option(
             help="System of record: embedded: (private, nothing survives), embedded:/FOLDER (private, "
-            "durable), redis://, rediss:// or unix://. [embedded:]"
+            "durable), redis://, rediss:// (TLS), unix://, redis+cluster:// or rediss+cluster://. [embedded:]"
         ),
     ] = None,
     auto_create: Annotated[

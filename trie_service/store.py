@@ -47,6 +47,10 @@ class LogEntry:
         """When it was appended, by the store's clock, in milliseconds since 1970."""
         return int(self.position.partition("-")[0])
 
+    def is_after(self, position: str) -> bool:
+        """Whether it stands behind a position of the log."""
+        return _order_of(self.position) > _order_of(position)
+
 
 @dataclass(frozen=True, slots=True)
 class Cursors:
@@ -156,3 +160,8 @@ class Store(Protocol):
 
         Raises LeaseLostError for a token older than the newest grant.
         """
+
+
+def _order_of(position: str) -> tuple[int, int]:
+    milliseconds, _, number = position.partition("-")
+    return int(milliseconds), int(number)
