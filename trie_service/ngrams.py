@@ -10,6 +10,8 @@ the suffixes of whatever is counted are counted too: a node's suffix link always
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from trie_service.children import (
@@ -50,7 +52,9 @@ from trie_service.trie_arrays import (
     clear,
 )
 
-_AHEAD = 4  # tokens
+_AHEAD: Final = 4  # tokens
+_NOWHERE: Final = -1
+_SEVERAL: Final = -2
 
 
 @compiled
@@ -122,22 +126,63 @@ def evict_oldest(arrays: TrieArrays, max_order: int) -> None:
 def forget_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> bool:
     """Take one sequence equal to ``words`` out of the trie; False if there is none.
 
-    The oldest sequence may have lost its beginning to eviction: then its rest is taken.
+    The oldest sequence may have lost its beginning to eviction: then its rest is taken. An n-gram of the
+    sequence that was seen once only tells its place at once; else the ring is searched.
     """
     state = arrays.state
-    slot = state[TAIL]
-    num_left = state[NUM_WORDS]
-    is_cut = state[TAIL_IS_CUT] == 1
-    while num_left > 0:
-        length = _sequence_len(arrays, slot, num_left)
-        known = words[len(words) - length :] if is_cut and length < len(words) else words
-        if length > 0 and length == len(known) and _holds(arrays, slot, known):
-            _erase(arrays, slot, length, max_order)
+    if state[TAIL_IS_CUT] == 1:
+        length = _sequence_len(arrays, state[TAIL], state[NUM_WORDS])
+        rest = words[max(0, len(words) - length) :]
+        if 0 < length == len(rest) and _holds(arrays, state[TAIL], rest):
+            _erase(arrays, state[TAIL], length, max_order)
             return True
+    slot = _only_slot_of(arrays, words, max_order)
+    if slot == _SEVERAL:
+        slot = _search_ring(arrays, words)
+    if slot < 0 or not _is_sequence(arrays, slot, words):
+        return False
+    _erase(arrays, slot, len(words), max_order)
+    return True
+
+
+@compiled
+def _only_slot_of(arrays: TrieArrays, words: Int32Array, max_order: int) -> int:
+    """The slot where ``words`` begin if they are held; NOWHERE if they cannot be, SEVERAL for several slots."""
+    for start in range(len(words) - 1, -1, -1):
+        entry = ROOT
+        for end in range(start, min(start + max_order + 1, len(words))):
+            entry = find_child(arrays, entry, words[end] & TOKEN_MASK)
+            if entry == NONE:
+                return _NOWHERE
+            if is_leaf(arrays, entry):
+                slot: int = (slot_of_leaf(arrays, entry) - end) % len(arrays.ring)
+                return slot
+    return _SEVERAL
+
+
+@compiled
+def _search_ring(arrays: TrieArrays, words: Int32Array) -> int:
+    """The slot of the oldest whole sequence that equals ``words``, or NOWHERE."""
+    slot: int = arrays.state[TAIL]
+    num_left = arrays.state[NUM_WORDS]
+    while num_left > 0:
+        if _is_sequence(arrays, slot, words):
+            return slot
+        length = _sequence_len(arrays, slot, num_left)
         slot = (slot + length + 1) % len(arrays.ring)
         num_left -= length + 1
-        is_cut = False
-    return False
+    return _NOWHERE
+
+
+@compiled
+def _is_sequence(arrays: TrieArrays, slot: int, words: Int32Array) -> bool:
+    """Whether ``words`` are a whole sequence, which begins in ``slot``."""
+    state = arrays.state
+    offset = (slot - state[TAIL]) % len(arrays.ring)
+    if offset + len(words) >= state[NUM_WORDS] or not _holds(arrays, slot, words):
+        return False
+    begins = state[TAIL_IS_CUT] == 0 if offset == 0 else arrays.ring[slot - 1] < 0
+    return bool(begins and arrays.ring[(slot + len(words)) % len(arrays.ring)] < 0)
 
 
 @compiled

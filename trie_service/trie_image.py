@@ -13,8 +13,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from trie_service.children import find_child, index_entry, is_leaf, set_num_buckets, slot_of_leaf
+from trie_service.children import (
+    find_child,
+    index_entry,
+    is_leaf,
+    prefetch_child,
+    set_num_buckets,
+    slot_of_leaf,
+)
 from trie_service.compiled import compiled
+from trie_service.prefetch import prefetch_row
 from trie_service.trie_arrays import (
     CHILD,
     CONTEXT_FLAG,
@@ -44,6 +52,8 @@ from trie_service.trie_arrays import (
     Int32Array,
     TrieArrays,
 )
+
+_AHEAD: Final = 8  # entries
 
 Image = dict[str, npt.NDArray[Any]]
 
@@ -178,11 +188,33 @@ def _load_entries(
         depths[entry] = depths[parent] + 1
         if depths[entry] > max_order + 1 or not _is_sound(arrays, columns, entry):
             return entry
+        _prefetch_later(arrays, columns, entry)
         _load_entry(arrays, columns, entry)
         if slots[entry] == NONE and not _set_link(arrays, entry):
             return entry
     arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = num_entries
     return NONE
+
+
+@compiled
+def _prefetch_later(
+    arrays: TrieArrays, columns: tuple[Int32Array, Int32Array, Int32Array, Int32Array], entry: int
+) -> None:
+    """Prepare for entries that are made a little later; what their numbers say is not checked yet."""
+    parents, tokens, _, slots = columns
+    later = entry + 2 * _AHEAD
+    if later >= len(parents):
+        return
+    prefetch_child(arrays, parents[later], tokens[later])
+    prefetch_row(arrays.ring, slots[later])
+    if 0 <= parents[later] < entry:
+        prefetch_row(arrays.entries, arrays.entries[parents[later], LINK])
+    later = entry + _AHEAD
+    if 0 <= parents[later] < entry and slots[later] == NONE:
+        link = arrays.entries[parents[later], LINK]
+        if link != NONE:
+            prefetch_row(arrays.entries, arrays.entries[link, CHILD])
+            prefetch_child(arrays, link, tokens[later])
 
 
 @compiled
