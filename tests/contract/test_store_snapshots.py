@@ -112,7 +112,9 @@ async def test_trimming_drops_what_the_snapshot_holds_and_nothing_else(store: St
     at = entries[400]
     token = await write(store, record, snapshot_of(1, position=at.position, number=at.number))
     assert await store.trim(record, token, keep_s=3600) == 0
-    await until_given(lambda: store.trim(record, token, keep_s=0))  # once the clock has moved on
+    num_trimmed = 0
+    while num_trimmed < 401:  # the clock has to move on first
+        num_trimmed += await until_given(lambda: store.trim(record, token, keep_s=0))
     kept = await read_log(store, record)
     assert [entry.number for entry in kept] == list(range(402, 601))
     assert (await stored(store, record)).log_bytes == 199 * 8
