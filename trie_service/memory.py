@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from trie_service.drafting import Draft, DraftLimits, draft, draft_batch
+from trie_service.drafting import Draft, DraftLimits, draft_batch
 from trie_service.held_text import HeldText
 from trie_service.ledger import Int64Array
 from trie_service.namespace import NamespaceLimits, NamespaceRecord
@@ -234,7 +234,7 @@ class NamespaceMemory:
     def _still_held(self, entry: TopDraft) -> TopDraft | None:
         """The part of a counted draft that would be drafted today: what was forgotten is never shown."""
         context = np.array(entry.context, dtype=np.int32)
-        again = draft(self.text.trie, context, TOP_LIMITS)
+        (again,) = draft_batch(self.text.trie, [context], [TOP_LIMITS])
         num_held = follows(again, entry.tokens)
         if num_held == 0 or int(again.orders[0]) < len(entry.context):
             return None

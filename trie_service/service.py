@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from trie_service.abandon import abandonable
 from trie_service.config import TrieConfig
-from trie_service.drafting import DraftLimits, draft
+from trie_service.drafting import DraftLimits, draft_batch
 from trie_service.draining import StreamDrain
 from trie_service.embedded_store import EmbeddedServer
 from trie_service.errors import ConfigError, StoreUnavailableError
@@ -89,7 +89,7 @@ def compile_index() -> None:
     text = HeldText(max_order=4, max_bytes=MIN_BYTES)
     for name in ("first", "second", "third"):
         deque(text.insert(TokenSequence(name, tokens, context_len=1), appended_ms=1))
-    draft(text.trie, tokens[:2], DraftLimits(max_nodes=4))
+    draft_batch(text.trie, [tokens[:2]], [DraftLimits(max_nodes=4)])
     deque(text.forget("first"))
     deque(text.expire(before_ms=2))
     HeldText.from_arrays(text.to_arrays(), max_order=4, max_bytes=MIN_BYTES)

@@ -24,7 +24,7 @@ _SHIFT: Final = np.uint64(29)
 
 
 def problems_of(arrays: Arrays, *, max_order: int, max_bytes: int) -> list[str]:
-    """What is wrong with arrays of ``HeldText.to_arrays``; for people. Two seconds or so a million tokens."""
+    """What is wrong with arrays of ``HeldText.to_arrays``; for people. Takes seconds a million tokens."""
     try:
         text = HeldText.from_arrays(arrays, max_order=max_order, max_bytes=max_bytes)
     except ValueError as error:
