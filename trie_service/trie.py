@@ -3,6 +3,7 @@
 The trie grows lazily: an n-gram that was seen once is only a leaf, which points into the ring; it becomes a
 node when it is seen again. So memory and the cost of learning follow what repeats. Counts are exact
 for the text that the ring holds. Once the byte bound is reached, the oldest text leaves token by token.
+Counts do not decay: the ring bounds their age, and decayed counts could not be taken back exactly.
 """
 
 from __future__ import annotations
