@@ -21,7 +21,10 @@ from trie_service.serving import ServingState
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SERVING = health_pb2.HealthCheckResponse.SERVING
 OPTIONS = IndexOptions(
-    max_order=8, limits=ServiceLimits(max_bytes=1 << 20), auto_create=True, default_limits=DraftLimits(max_nodes=8)
+    max_order=8,
+    limits=ServiceLimits(max_bytes=1 << 20),
+    auto_create=True,
+    default_limits=DraftLimits(max_nodes=8),
 )
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from index_replicas import CHAT, draft, learn, replica, until
 
 from trie_service.memory_store import MemoryStore
 from trie_service.sequence import TokenSequence
+from trie_service.service import compile_index
 from trie_service.store import Batch, LogEntry
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """No test waits for the compiler."""
+    compile_index()
 
 
 async def test_an_entry_whose_number_was_read_already_is_passed_over() -> None:

@@ -13,11 +13,18 @@ from trie_service.errors import LeaseLostError, NamespaceNotFoundError, StoreFul
 from trie_service.index import DraftIndex
 from trie_service.memory_store import MemoryStore
 from trie_service.namespace import NamespaceRecord, NamespaceRef
+from trie_service.service import compile_index
 from trie_service.snapshot import Snapshot
 from trie_service.snapshot_policy import SnapshotPolicy
 
 ALWAYS = replace(OPTIONS, snapshots=SnapshotPolicy(interval_s=0, log_bytes=0, keep_s=-1, grace_s=0))
 PATIENT = replace(OPTIONS, snapshots=SnapshotPolicy(interval_s=0, log_bytes=0, keep_s=-1, grace_s=3600))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """No test waits for the compiler."""
+    compile_index()
 
 
 class FullStore(MemoryStore):
