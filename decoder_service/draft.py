@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from decoder_service.forest import Int32Array
+
+NUM_OPINIONS: Final = 2  # further estimates that a source may add to a node's evidence
+NO_OPINION: Final = 0.5
+UNKNOWN_TOKEN: Final = -1
 
 
 class Source(IntEnum):
@@ -21,11 +25,17 @@ class Source(IntEnum):
     INDEX = 3
 
 
+def _no_opinions() -> npt.NDArray[np.float32]:
+    return np.empty((0, NUM_OPINIONS), dtype=np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class DraftTree:
     """A tree of guesses under the newest token, with the evidence of each node.
 
-    All arrays have one entry a node; parents (-1: child of the newest token) come before children.
+    All arrays have one entry a node; parents (-1: child of the newest token) come before children. Opinions are
+    the source's own estimates that a token comes next if its context is right, 0 to 1, by other rules than the
+    evidence; a source may have none.
     """
 
     tokens: Int32Array  # [n]
@@ -33,6 +43,8 @@ class DraftTree:
     orders: Int32Array  # [n], length of the suffix that matched
     counts: Int32Array  # [n], how often the token followed that suffix
     totals: Int32Array  # [n], how often anything followed it
+    opinions: npt.NDArray[np.float32] = field(default_factory=_no_opinions)  # [n or 0, NUM_OPINIONS]
+    newest: int = UNKNOWN_TOKEN  # the token that the tree hangs under
 
     @classmethod
     def empty(cls) -> DraftTree:

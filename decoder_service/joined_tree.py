@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from decoder_service.calibration import Float32Array
 from decoder_service.compiled import compiled
-from decoder_service.draft import DraftTree
+from decoder_service.draft import NO_OPINION, NUM_OPINIONS, UNKNOWN_TOKEN, DraftTree
 from decoder_service.forest import Int32Array
 
 BoolArray = npt.NDArray[np.bool_]
@@ -27,9 +27,11 @@ class JoinedTree(NamedTuple):
 
     tokens: Int32Array  # [n]
     parents: Int32Array  # [n], -1 or an earlier node
-    longest_orders: Int32Array  # [n], longest match of a sibling or of the node itself
+    orders: Int32Array  # [n, sources], match that speaks for the node; 0 where a source does not propose it
+    longest_orders: Int32Array  # [n, sources], longest such match of the node and its siblings
     estimates: Float32Array  # [n, sources], acceptance; 0 where a source does not propose the node
-    logits: Float32Array  # [n, sources], of the estimates; 0 where a source does not propose the node
+    logits: Float32Array  # [n, sources * (1 + opinions)], of estimates and opinions; 0 where there are none
+    newest: int  # the token that the tree hangs under, or UNKNOWN_TOKEN
     roles: Int32Array  # [n, sources], SILENT, RIVAL (proposes a sibling only) or PROPOSES
 
 
@@ -40,7 +42,7 @@ class _Entries(NamedTuple):
     parents: Int32Array  # -1 or an earlier entry
     orders: Int32Array
     columns: Int32Array  # of the entry's source
-    estimates: Float32Array
+    estimates: Float32Array  # [n, 1 + opinions], by the evidence, then the source's own
 
 
 def join(
@@ -52,9 +54,11 @@ def join(
     joined = JoinedTree(
         tokens,
         parents,
-        longest_orders=np.zeros(len(tokens), dtype=np.int32),
+        orders=np.zeros((len(tokens), num_columns), dtype=np.int32),
+        longest_orders=np.zeros((len(tokens), num_columns), dtype=np.int32),
         estimates=np.zeros((len(tokens), num_columns), dtype=np.float32),
-        logits=np.zeros((len(tokens), num_columns), dtype=np.float32),
+        logits=np.zeros((len(tokens), num_columns * (1 + NUM_OPINIONS)), dtype=np.float32),
+        newest=max((tree.newest for _, tree in drafts), default=UNKNOWN_TOKEN),
         roles=np.zeros((len(tokens), num_columns), dtype=np.int32),
     )
     _fill(joined, entries, nodes_of)
@@ -64,7 +68,7 @@ def join(
 def _entries(drafts: Sequence[tuple[int, DraftTree]], estimates: Sequence[Float32Array]) -> _Entries:
     if not drafts:
         none = np.empty(0, dtype=np.int32)
-        return _Entries(none, none, none, none, np.empty(0, dtype=np.float32))
+        return _Entries(none, none, none, none, np.empty((0, 1 + NUM_OPINIONS), dtype=np.float32))
     sizes = [len(tree) for _, tree in drafts]
     starts = np.repeat(np.cumsum([0, *sizes[:-1]]), sizes).astype(np.int32)
     parents = np.concatenate([tree.parents for _, tree in drafts])
@@ -73,8 +77,16 @@ def _entries(drafts: Sequence[tuple[int, DraftTree]], estimates: Sequence[Float3
         parents=np.where(parents < 0, parents, parents + starts),
         orders=np.concatenate([tree.orders for _, tree in drafts]),
         columns=np.repeat(np.array([column for column, _ in drafts], dtype=np.int32), sizes),
-        estimates=np.concatenate(estimates),
+        estimates=np.column_stack(
+            [np.concatenate(estimates), np.concatenate([_opinions(tree) for _, tree in drafts])]
+        ),
     )
+
+
+def _opinions(tree: DraftTree) -> Float32Array:
+    if len(tree.opinions) == len(tree):
+        return tree.opinions
+    return np.full((len(tree), NUM_OPINIONS), NO_OPINION, dtype=np.float32)
 
 
 @compiled
@@ -104,22 +116,25 @@ def _merge(entries: _Entries) -> tuple[Int32Array, Int32Array, Int32Array]:
 @compiled
 def _fill(joined: JoinedTree, entries: _Entries, nodes_of: Int32Array) -> None:
     num_nodes, num_columns = joined.roles.shape
-    longest = np.zeros(num_nodes + 1, np.int32)  # by parent; the last entry is the context's
+    num_kinds = entries.estimates.shape[1]
+    longest = np.zeros((num_nodes + 1, num_columns), np.int32)  # by parent; the last row is the context's
     proposes = np.zeros((num_nodes + 1, num_columns), np.bool_)  # by parent: any child
     for entry in range(len(nodes_of)):
         node = nodes_of[entry]
         column = entries.columns[entry]
         parent = joined.parents[node]
-        estimate = min(max(entries.estimates[entry], LEAST_ESTIMATE), 1 - LEAST_ESTIMATE)
-        joined.estimates[node, column] = estimate
-        joined.logits[node, column] = np.log(estimate / (1 - estimate))
-        longest[parent] = max(longest[parent], entries.orders[entry])
+        for kind in range(num_kinds):
+            estimate = min(max(entries.estimates[entry, kind], LEAST_ESTIMATE), 1 - LEAST_ESTIMATE)
+            joined.logits[node, column * num_kinds + kind] = np.log(estimate / (1 - estimate))
+        joined.estimates[node, column] = max(entries.estimates[entry, 0], LEAST_ESTIMATE)
+        joined.orders[node, column] = entries.orders[entry]
+        longest[parent, column] = max(longest[parent, column], entries.orders[entry])
         proposes[parent, column] = True
         joined.roles[node, column] = PROPOSES
     for node in range(num_nodes):
         parent = joined.parents[node]
-        joined.longest_orders[node] = longest[parent]
         for column in range(num_columns):
+            joined.longest_orders[node, column] = longest[parent, column]
             if joined.roles[node, column] == SILENT and proposes[parent, column]:
                 joined.roles[node, column] = RIVAL
 
@@ -132,6 +147,15 @@ def along_paths(parents: Int32Array, probabilities: Float32Array) -> Float32Arra
         if parents[node] >= 0:
             paths[node] *= paths[parents[node]]
     return paths
+
+
+@compiled
+def below(parents: Int32Array, top: int) -> BoolArray:
+    """Which nodes lie under the node ``top``.  # [n]"""
+    found = np.zeros(len(parents), np.bool_)
+    for node in range(top + 1, len(parents)):
+        found[node] = parents[node] == top or (parents[node] >= 0 and found[parents[node]])
+    return found
 
 
 @compiled

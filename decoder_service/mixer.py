@@ -1,80 +1,77 @@
-"""Mixes the sources' estimates for one drafted token into one probability.
+"""Mixes all estimates for the tokens that may come next into one probability each.
 
-An online logistic mixer, as in PAQ: a weighted sum of logits, with weights of its own for every situation,
-learned by gradient descent on coding cost. A situation is the role of each source (it is silent, proposes a
-rival only, or proposes the token) and the length of the longest match.
+Siblings exclude each other, so the mixer is a conditional logit model: a token's score is a weighted sum of the
+logits of its estimates, and probability is shared out among the siblings and the event that none of them comes.
+As in PAQ (Mahoney 2005) the weights are several sets, each chosen by a view of the situation of its own, their
+sums added up, and they are learned online by gradient descent on coding cost.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from decoder_service.calibration import Float32Array
 from decoder_service.compiled import compiled
 from decoder_service.forest import Int32Array
-from decoder_service.joined_tree import PROPOSES
 
-NUM_ROLES: Final = PROPOSES + 1
-LEARNING_RATE: Final = 0.02
-MOST_LOGIT: Final = 8.0
+LEARNING_RATE: Final = 0.03
+FIRST_WEIGHT: Final = 0.3
+MOST_SCORE: Final = 8.0
 
 
 class Mixer:
     """Weights by situation. Not thread-safe.
 
-    In the methods logits and roles are [n, sources], lengths (a class of match lengths) and hits [n]; a
-    logit is 0 where a source does not propose the token.
+    In the methods inputs are [n, inputs] (logits, 0 where there is no estimate), situations [n, views] and
+    parents [n], -1 or an earlier token.
     """
 
-    def __init__(self, num_sources: int, num_lengths: int) -> None:
-        self._num_sources = num_sources
-        self._weights = np.zeros((num_lengths * NUM_ROLES**num_sources, num_sources + 1), dtype=np.float32)
-        roles = np.arange(len(self._weights))[:, None] // NUM_ROLES ** np.arange(num_sources) % NUM_ROLES
-        num_proposers = np.maximum((roles == PROPOSES).sum(axis=1, keepdims=True), 1)
-        self._weights[:, :-1] = num_proposers**-0.5  # the last column is the bias
+    def __init__(self, num_inputs: int, view_sizes: Sequence[int]) -> None:
+        """Each view tells ``view_sizes`` situations apart, numbered from 0."""
+        self._views = np.cumsum([0, *view_sizes[:-1]]).astype(np.int32)  # first row of each view
+        self._weights = np.full((sum(view_sizes), num_inputs + 1), FIRST_WEIGHT / len(view_sizes), np.float32)
+        self._weights[:, -1] = 0.0  # the bias
 
-    def mix(self, logits: Float32Array, roles: Int32Array, lengths: Int32Array) -> Float32Array:
-        """The probability of each token.  # [n]"""
-        return _mix(self._weights, logits, self._situations(roles, lengths))
+    def mix(self, inputs: Float32Array, situations: Int32Array, parents: Int32Array) -> Float32Array:
+        """The probability of each token, given that its context is right.  # [n]"""
+        return _mix(self._weights, inputs, situations + self._views, parents)
 
-    def learn(
-        self, logits: Float32Array, roles: Int32Array, lengths: Int32Array, hits: npt.NDArray[np.bool_]
-    ) -> None:
-        """Learn whether the model took each token, given that its context was right."""
-        _learn(self._weights, logits, self._situations(roles, lengths), hits)
-
-    def _situations(self, roles: Int32Array, lengths: Int32Array) -> npt.NDArray[np.int64]:
-        places = NUM_ROLES ** np.arange(self._num_sources + 1)
-        situations: npt.NDArray[np.int64] = roles @ places[:-1] + lengths * places[-1]
-        return situations
+    def learn(self, inputs: Float32Array, situations: Int32Array, errors: Float32Array) -> None:
+        """Learn from tokens whose context was right; an error is 1 or 0 less the probability.  # [n]"""
+        _learn(self._weights, inputs, situations + self._views, errors)
 
 
 @compiled
-def _mix(weights: Float32Array, logits: Float32Array, situations: npt.NDArray[np.int64]) -> Float32Array:
-    mixed = np.empty(len(logits), np.float32)
-    for i in range(len(logits)):
-        chosen = weights[situations[i]]
-        total = chosen[-1]
-        for source in range(logits.shape[1]):
-            total += chosen[source] * logits[i, source]
-        mixed[i] = 1.0 / (1.0 + np.exp(-min(max(total, -MOST_LOGIT), MOST_LOGIT)))
+def _mix(weights: Float32Array, inputs: Float32Array, rows: Int32Array, parents: Int32Array) -> Float32Array:
+    num_tokens, num_inputs = inputs.shape
+    mixed = np.empty(num_tokens, np.float32)
+    totals = np.ones(num_tokens + 1, np.float32)  # by parent, the last for -1; 1 is the score of no sibling
+    for i in range(num_tokens):
+        score = np.float32(0.0)
+        for view in range(rows.shape[1]):
+            chosen = weights[rows[i, view]]
+            score += chosen[num_inputs]
+            for k in range(num_inputs):
+                score += chosen[k] * inputs[i, k]
+        mixed[i] = math.exp(min(max(float(score), -MOST_SCORE), MOST_SCORE))
+        totals[parents[i]] += mixed[i]
+    for i in range(num_tokens):
+        mixed[i] /= totals[parents[i]]
     return mixed
 
 
 @compiled
-def _learn(
-    weights: Float32Array,
-    logits: Float32Array,
-    situations: npt.NDArray[np.int64],
-    hits: npt.NDArray[np.bool_],
-) -> None:
-    for i in range(len(logits)):
-        mixed = _mix(weights, logits[i : i + 1], situations[i : i + 1])[0]
-        step = LEARNING_RATE * (hits[i] - mixed)
-        chosen = weights[situations[i]]
-        chosen[-1] += step
-        for source in range(logits.shape[1]):
-            chosen[source] += step * logits[i, source]
+def _learn(weights: Float32Array, inputs: Float32Array, rows: Int32Array, errors: Float32Array) -> None:
+    num_tokens, num_inputs = inputs.shape
+    rate = LEARNING_RATE / rows.shape[1]
+    for i in range(num_tokens):
+        step = rate * errors[i]
+        for view in range(rows.shape[1]):
+            chosen = weights[rows[i, view]]
+            chosen[num_inputs] += step
+            for k in range(num_inputs):
+                chosen[k] += step * inputs[i, k]

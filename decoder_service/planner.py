@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from decoder_service.calibration import ORDER_CELLS, Calibration, Float32Array
-from decoder_service.draft import DraftTree, PlannedDraft, Source
+from decoder_service.calibration import Calibration, Float32Array
+from decoder_service.draft import NUM_OPINIONS, DraftTree, PlannedDraft, Source
 from decoder_service.forest import NO_PARENT, Int32Array
-from decoder_service.joined_tree import JoinedTree, along_paths, join, tried
+from decoder_service.joined_tree import JoinedTree, along_paths, below, join, tried
 from decoder_service.mixer import Mixer
+from decoder_service.path_calibration import PathCalibration
+from decoder_service.situation import situations_of, view_sizes
 
 DRAFTING: Final = tuple(source for source in Source if source is not Source.MODEL)
 SOURCE_OF_COLUMN: Final = np.array(DRAFTING, dtype=np.int8)
+
+
+class _Guesses(NamedTuple):
+    """One request's joined tree, and what the mixer made of it."""
+
+    tree: JoinedTree
+    situations: Int32Array  # [n, views]
+    probabilities: Float32Array  # [n], given that the node's context is right
+    paths: Float32Array  # [n], of the path down to the node, times the request's trust
 
 
 class Planner:
@@ -23,9 +34,11 @@ class Planner:
 
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
-        self._mixer = Mixer(num_sources=len(DRAFTING), num_lengths=int(ORDER_CELLS[-1]) + 1)
+        self._mixer = Mixer(len(DRAFTING) * (1 + NUM_OPINIONS), view_sizes())
         self._drafts: Sequence[Mapping[Source, DraftTree]] = ()
-        self._joined: list[JoinedTree] = []
+        self._path_calibration = PathCalibration()
+        self._guesses: list[_Guesses] = []
+        self._kept: list[Int32Array] = []  # planned nodes of each request
 
     def plan(
         self,
@@ -43,14 +56,15 @@ class Planner:
         multiplied by its trust, 0 to 1: what became of them lately.
         """
         self._drafts = drafts
-        self._joined = [self._join(trees) for trees in drafts]
-        paths = [along_paths(tree.parents, self._probabilities(tree)) for tree in self._joined]
-        trusted = [
-            path * np.float32(trust) for path, trust in zip(paths, trusts or [1.0] * len(paths), strict=True)
+        self._guesses = [
+            self._guess(trees, trust)
+            for trees, trust in zip(drafts, trusts or [1.0] * len(drafts), strict=True)
         ]
-        kept = likeliest(trusted, budget, min_probability, row_cost)
+        paths = [self._path_calibration.corrected(guess.paths) for guess in self._guesses]
+        self._kept = likeliest(paths, budget, min_probability, row_cost)
         return [
-            _planned(tree, nodes, path) for tree, path, nodes in zip(self._joined, paths, kept, strict=True)
+            _planned(guess.tree, nodes, path)
+            for guess, path, nodes in zip(self._guesses, paths, self._kept, strict=True)
         ]
 
     def observe(self, request: int, emitted: Sequence[int]) -> None:
@@ -59,14 +73,26 @@ class Planner:
         ``request`` is the index in the last plan, ``emitted`` what the model took, the bonus token last.
         """
         true_tokens = np.asarray(emitted, dtype=np.int32)
-        for source, tree in self._drafts[request].items():
-            nodes, hits = tried(tree.tokens, tree.parents, true_tokens)
+        for source, draft in self._drafts[request].items():
+            nodes, hits = tried(draft.tokens, draft.parents, true_tokens)
             self._calibration.observe(
-                source, tree.orders[nodes], tree.counts[nodes], tree.totals[nodes], hits
+                source, draft.orders[nodes], draft.counts[nodes], draft.totals[nodes], hits
             )
-        joined = self._joined[request]
-        nodes, hits = tried(joined.tokens, joined.parents, true_tokens)
-        self._mixer.learn(joined.logits[nodes], joined.roles[nodes], self._lengths(joined)[nodes], hits)
+        guess, kept = self._guesses[request], self._kept[request]
+        tree = guess.tree
+        nodes, hits = tried(tree.tokens, tree.parents, true_tokens)
+        self._mixer.learn(tree.logits[nodes], guess.situations[nodes], hits - guess.probabilities[nodes])
+        came_true = nodes[hits]
+        if len(came_true) == len(emitted):  # the text ended at a node: what lies below it was never decided
+            kept = kept[~below(tree.parents, int(came_true[-1]))[kept]]
+        self._path_calibration.observe(guess.paths[kept], np.isin(kept, came_true))
+
+    def _guess(self, trees: Mapping[Source, DraftTree], trust: float) -> _Guesses:
+        tree = self._join(trees)
+        situations = situations_of(tree)
+        probabilities = self._mixer.mix(tree.logits, situations, tree.parents)
+        paths = along_paths(tree.parents, probabilities) * np.float32(trust)
+        return _Guesses(tree, situations, probabilities, paths)
 
     def _join(self, trees: Mapping[Source, DraftTree]) -> JoinedTree:
         columns = [(column, trees[source]) for column, source in enumerate(DRAFTING) if source in trees]
@@ -75,13 +101,6 @@ class Planner:
             for column, tree in columns
         ]
         return join(columns, estimates, len(DRAFTING))
-
-    def _probabilities(self, tree: JoinedTree) -> Float32Array:
-        return self._mixer.mix(tree.logits, tree.roles, self._lengths(tree))
-
-    @staticmethod
-    def _lengths(tree: JoinedTree) -> Int32Array:
-        return ORDER_CELLS[np.minimum(tree.longest_orders, len(ORDER_CELLS) - 1)]
 
 
 def likeliest(

@@ -13,14 +13,17 @@ from typing import Final
 
 import grpc
 import numpy as np
+import numpy.typing as npt
 from draftwell.trie.v1 import trie_pb2
 
 from decoder_service.circuit_breaker import CircuitBreaker
-from decoder_service.draft import DraftAsk, DraftTree, Source
+from decoder_service.draft import NO_OPINION, NUM_OPINIONS, UNKNOWN_TOKEN, DraftAsk, DraftTree, Source
 from decoder_service.drafts.index_stream import IndexStream
+from decoder_service.forest import Int32Array
 
 NOT_FOUND = 5  # gRPC status code
 
+LEAST_PATH: Final = 1e-6  # of a parent, so that nothing is divided by zero
 FAILURES_BEFORE_RESET: Final = 10  # in a row; a busy moment is no reason to change the stream
 
 
@@ -73,6 +76,10 @@ class IndexSource:
         if refusal is None or (learns and refusal.code == NOT_FOUND):
             return ""
         return f"no drafts from the index: {refusal.message}"
+
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Wait for the stream to open; False when that takes longer."""
+        return self._stream.wait_until_open(timeout_s)
 
     def begin(self, asks: Sequence[DraftAsk]) -> None:
         """Send the asks, unless there is no stream or the service keeps failing."""
@@ -129,7 +136,7 @@ class IndexSource:
         if answer.HasField("error"):
             return self._refused(ask, answer.error)
         try:
-            tree = tree_of(answer.draft, self._config.vocab_size)
+            tree = tree_of(answer.draft, self._config.vocab_size, int(ask.text[-1]))
         except ValueError as error:
             return self._refused(ask, trie_pb2.DraftError(message=f"a malformed draft: {error}"))
         self._refusals.pop(ask.namespace, None)
@@ -140,8 +147,8 @@ class IndexSource:
         return DraftTree.empty()
 
 
-def tree_of(draft: trie_pb2.DraftTree, vocab_size: int) -> DraftTree:
-    """The draft as arrays; raise ValueError for one that is no tree of this vocabulary."""
+def tree_of(draft: trie_pb2.DraftTree, vocab_size: int, newest: int = UNKNOWN_TOKEN) -> DraftTree:
+    """The draft under the ``newest`` token as arrays; raise ValueError for one that is no tree of this vocabulary."""
     columns = (draft.tokens, draft.parents, draft.match_orders, draft.counts, draft.totals)
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"arrays of lengths {[len(column) for column in columns]}")
@@ -151,4 +158,15 @@ def tree_of(draft: trie_pb2.DraftTree, vocab_size: int) -> DraftTree:
         raise ValueError(f"token {wide[0].max()} is outside the vocabulary of {vocab_size}")
     if ((wide[1] < -1) | (wide[1] >= np.arange(num_nodes))).any():
         raise ValueError("a parent that does not come before its child")
-    return DraftTree(*np.minimum(wide, np.iinfo(np.int32).max).astype(np.int32))
+    tokens, parents, orders, counts, totals = np.minimum(wide, np.iinfo(np.int32).max).astype(np.int32)
+    return DraftTree(tokens, parents, orders, counts, totals, _opinions(draft, parents), newest)
+
+
+def _opinions(draft: trie_pb2.DraftTree, parents: Int32Array) -> npt.NDArray[np.float32]:
+    """The service's own estimate of each token, given its context; an older service sends none."""
+    if len(draft.probabilities) != len(parents):
+        return np.empty((0, NUM_OPINIONS), dtype=np.float32)
+    paths = np.array([*draft.probabilities, 1.0], dtype=np.float32)  # the last entry is for NO_PARENT
+    opinions = np.full((len(parents), NUM_OPINIONS), NO_OPINION, dtype=np.float32)
+    opinions[:, 0] = np.clip(paths[:-1] / np.maximum(paths[parents], LEAST_PATH), 0.0, 1.0)
+    return opinions

@@ -50,6 +50,11 @@ class IndexStream:
         """Why there is no stream, or why the last one ended."""
         return self._error
 
+    def wait_until_open(self, timeout_s: float) -> bool:
+        """Wait until there is a stream to send on; False when that takes longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._outbox is not None, timeout_s)
+
     def send(self, request: trie_pb2.DraftRequest) -> bool:
         """Send without waiting; False when there is no stream."""
         with self._changed:
@@ -105,6 +110,7 @@ class IndexStream:
         call = self._stub.Draft(iter(outbox.get, None))
         with self._changed:
             self._outbox, self._call = outbox, call
+            self._changed.notify_all()
         if self._stopping.is_set():
             call.cancel()  # type: ignore[no-untyped-call]
         try:

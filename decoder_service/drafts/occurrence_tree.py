@@ -12,8 +12,10 @@ import numpy as np
 
 from decoder_service.calibration import COUNT_CELLS, ORDER_CELLS, ORDER_FLOORS, Float32Array
 from decoder_service.compiled import compiled
+from decoder_service.draft import NUM_OPINIONS
 from decoder_service.forest import NO_PARENT, Int32Array
 
+ESCAPE: Final = 10.0
 MAX_FOLLOWERS: Final = 64  # different next tokens that are told apart at a node
 
 
@@ -52,6 +54,7 @@ class Nodes(NamedTuple):
     counts: Int32Array
     totals: Int32Array
     probabilities: Float32Array  # of the path
+    opinions: Float32Array  # [n, NUM_OPINIONS], by the longest suffix, and by all of them blended
 
 
 class _Followers(NamedTuple):
@@ -61,6 +64,7 @@ class _Followers(NamedTuple):
     tokens: Int32Array  # [MAX_FOLLOWERS]
     counts: Int32Array  # [MAX_FOLLOWERS + 1, orders], the last row is for tokens not told apart
     totals: Int32Array  # [orders]
+    shares: Float32Array  # [orders], what a count of each order is worth in the blend
 
 
 class _Growth(NamedTuple):
@@ -93,6 +97,7 @@ def _empty_nodes(capacity: int) -> Nodes:
         np.empty(capacity, np.int32),
         np.empty(capacity, np.int32),
         np.empty(capacity, np.float32),
+        np.empty((capacity, NUM_OPINIONS), np.float32),
     )
 
 
@@ -151,6 +156,7 @@ def _count_followers(growth: _Growth, node: int) -> int:
             followers.counts[row, growth.tables.order_cells[length]] += 1
         position = index.older[position]
     _accumulate(followers)
+    _share_out(followers, growth.tables.order_floors)
     return num_tokens
 
 
@@ -164,16 +170,37 @@ def _accumulate(followers: _Followers) -> None:
 
 
 @compiled
+def _share_out(followers: _Followers, order_floors: Int32Array) -> None:
+    """Share belief out among the orders, longest first, as the trie service does (PPM with escapes).
+
+    An order takes total / (total + escape) of the belief that the longer ones left; its escape mass is
+    ESCAPE / order for each different follower. An order that saw only what a longer one saw is passed over.
+    """
+    belief = 1.0
+    seen = 0
+    followers.shares[:] = 0.0
+    for cell in range(len(order_floors) - 1, -1, -1):
+        total = followers.totals[cell]
+        if total == seen:
+            continue
+        seen = total
+        escape = ESCAPE / order_floors[cell] * np.count_nonzero(followers.counts[:, cell])
+        followers.shares[cell] = belief / (total + escape)
+        belief *= escape / (total + escape)
+
+
+@compiled
 def _weigh(growth: _Growth, row: int, candidate: int) -> float:
     """Give a candidate its best evidence; return its estimated acceptance."""
     counts = growth.followers.counts
     tables = growth.tables
-    best = 0.0
+    best = estimate = blend = 0.0
     for cell in range(counts.shape[1]):
         count = counts[row, cell]
         if count == 0:
             break
         total = growth.followers.totals[cell]
+        blend += growth.followers.shares[cell] * count
         count_cell = tables.count_cells[min(count, len(tables.count_cells) - 1)]
         share_cell = (tables.estimates.shape[2] - 1) * count // total
         estimate = tables.estimates[cell, count_cell, share_cell]
@@ -182,6 +209,8 @@ def _weigh(growth: _Growth, row: int, candidate: int) -> float:
             growth.frontier.orders[candidate] = tables.order_floors[cell]
             growth.frontier.counts[candidate] = count
             growth.frontier.totals[candidate] = total
+    growth.frontier.opinions[candidate, 0] = estimate
+    growth.frontier.opinions[candidate, 1] = blend
     return best
 
 
@@ -214,6 +243,7 @@ def _adopt(growth: _Growth, candidate: int, node: int) -> None:
     tree.orders[node] = frontier.orders[candidate]
     tree.counts[node] = frontier.counts[candidate]
     tree.totals[node] = frontier.totals[candidate]
+    tree.opinions[node] = frontier.opinions[candidate]
     tree.probabilities[node] = frontier.probabilities[candidate]
     frontier.probabilities[candidate] = -1.0
 
@@ -233,6 +263,7 @@ def grow(text: Int32Array, index: OccurrenceIndex, tables: Tables, limits: Limit
             np.empty(MAX_FOLLOWERS, np.int32),
             np.empty((MAX_FOLLOWERS + 1, len(tables.order_floors)), np.int32),
             np.empty(len(tables.order_floors), np.int32),
+            np.empty(len(tables.order_floors), np.float32),
         ),
     )
     num_candidates = _expand(growth, NO_PARENT, 0)

@@ -75,4 +75,6 @@ class OwnTextSource:
             nodes.orders[:size],
             nodes.counts[:size],
             nodes.totals[:size],
+            nodes.opinions[:size],
+            int(ask.text[-1]),
         )
