@@ -16,7 +16,9 @@ from decoder_service.commands.demo.command import DemoOptions, OutputDiffers, ru
 from decoder_service.commands.generate import GenerateOptions, run_generate
 from decoder_service.commands.pair import Pair, PairOptions
 from decoder_service.commands.processes import ServiceFailed
+from decoder_service.commands.replay import ReplayOptions, run_replay
 from decoder_service.commands.up import run_up
+from decoder_service.errors import DecoderError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,7 +28,7 @@ app = typer.Typer(
     help="Language models decoded faster, and never differently.",
 )
 
-_FAILURES = (ClientError, ServiceFailed, OutputDiffers)
+_FAILURES = (ClientError, ServiceFailed, OutputDiffers, DecoderError)
 
 Model = Annotated[str | None, typer.Option(help="Model folder or GGUF file. Default: the embedded SmolLM2.")]
 Dtype = Annotated[str | None, typer.Option(help="bfloat16 or float32. Default: the decoder's.")]
@@ -188,3 +190,35 @@ def _running_pair(decoder: str | None, trie: str | None) -> Pair | None:
     if (decoder is None) != (trie is None):
         raise typer.BadParameter("--decoder and --trie go together")
     return None if decoder is None or trie is None else Pair(decoder, trie)
+
+
+@app.command()
+def replay(  # noqa: PLR0913 - one parameter an option
+    traces: Annotated[list[Path], typer.Argument(help="Recorded answers, .jsonl or .jsonl.gz.")],
+    *,
+    budget: Annotated[int, typer.Option(min=0, max=1024, help="Most draft nodes a step.")] = 24,
+    min_probability: Annotated[float, typer.Option(min=0, max=1, help="Least of a node's path.")] = 0.02,
+    source: Annotated[str, typer.Option(help="own,index or one of them.")] = "own,index",
+    trie: Annotated[str | None, typer.Option(help="Address of a trie service that runs already.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first answers of each file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay recorded answers through the real drafting code, without a model.
+
+    Every file starts with nothing learned. Tells the tokens a step would have emitted and the draft nodes
+    that it would have verified, and how honest the predicted probabilities were.
+
+    Examples:
+
+        draftwell replay traces.jsonl.gz
+
+        draftwell replay --budget 64 --min-probability 0.05 --json one.jsonl.gz two.jsonl.gz
+
+        draftwell replay --source own --limit 20 traces.jsonl
+    """
+    sources = frozenset(name.strip() for name in source.split(","))
+    if unknown := sources - {"own", "index"}:
+        raise typer.BadParameter(f"{min(unknown)!r} is no draft source; there are own, index")
+    options = ReplayOptions(traces, budget, min_probability, sources, trie, limit, as_json)
+    with _failures_as_exit_status():
+        run_replay(options)
