@@ -67,8 +67,6 @@ def load(config: DecoderConfig) -> LoadedModel:
             f"--device (DRAFTWELL_DECODER_DEVICE): {config.device!r} cannot be used: {error}"
         ) from error
     files = locate_model(config.model, config.cache_folder)
-    if files.gguf is not None:
-        log.info("converting the model, once", model=files.name, folder=str(files.folder))
     max_rows = config.prefill_rows + config.max_streams + config.draft_nodes
     options = ModelOptions(
         getattr(torch, config.dtype), device, config.max_context_len, config.cache_positions, max_rows

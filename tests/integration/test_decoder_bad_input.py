@@ -77,6 +77,7 @@ BAD_REQUESTS = [
     (asking(sampling=pb.SamplingParams(top_p=1.5)), "sampling.top_p 1.5 is not"),
     (asking(sampling=pb.SamplingParams(min_p=-1)), "sampling.min_p -1 is not"),
     (asking(sampling=pb.SamplingParams(repetition_penalty=0)), "sampling.repetition_penalty 0 is not"),
+    (asking(sampling=pb.SamplingParams(repetition_penalty=1e-40)), "sampling.repetition_penalty 9.99995e-41 is"),
     (asking(sampling=pb.SamplingParams(logit_bias={5: math.nan})), "logit_bias of token 5 is nan"),
     (asking(sampling=pb.SamplingParams(logit_bias={VOCAB_SIZE: 1})), f"logit_bias: token {VOCAB_SIZE} is"),
     (asking(stop=pb.StopConditions(max_tokens=0)), "stop.max_tokens 0 is not at least 1"),
@@ -115,7 +116,7 @@ def error_info(error: grpc.RpcError) -> error_details_pb2.ErrorInfo:
     [
         Sampling(temperature=1e-45, top_k=5),
         Sampling(temperature=100.0, top_p=1e-7),
-        Sampling(temperature=1.0, repetition_penalty=1e-45, top_k=3),
+        Sampling(temperature=1.0, repetition_penalty=0.01, top_k=3),
         Sampling(temperature=1.0, min_p=1.0, logit_bias=dict.fromkeys(range(VOCAB_SIZE), -100.0)),
     ],
     ids=["tiny temperature", "tiny top_p", "tiny penalty", "everything unlikely"],
