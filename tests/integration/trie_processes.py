@@ -67,6 +67,7 @@ class Valkey:
             "dir": self._folder,
             "save": "",
             "appendonly": "yes",
+            "appendfsync": "always",  # else a kill may take back what was just acknowledged
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         self._process = subprocess.Popen(
