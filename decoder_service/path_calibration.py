@@ -32,8 +32,7 @@ class PathCalibration:
 
     def corrected(self, estimates: Float32Array) -> Float32Array:
         """The acceptance that paths of such estimates had.  # [n]"""
-        rising = np.maximum.accumulate(self._observed)
-        return _look_up(rising, estimates)
+        return _look_up(_rising(self._observed, self._trials), estimates)
 
     def observe(self, estimates: Float32Array, accepted: npt.NDArray[np.bool_]) -> None:
         """Learn from planned nodes.  # both [n]"""
@@ -46,6 +45,31 @@ def _place(estimate: float) -> float:
     bounded = min(max(estimate, 1e-6), 1 - 1e-6)
     logit = min(max(np.log(bounded / (1 - bounded)), -MOST_LOGIT), MOST_LOGIT)
     return float((logit + MOST_LOGIT) * CELLS_PER_LOGIT)
+
+
+@compiled
+def _rising(observed: Float32Array, trials: Float32Array) -> Float32Array:
+    """The table that rises and is nearest to the observed one: neighbours that fall are pooled by their trials."""
+    means = np.empty(NUM_CELLS, np.float64)
+    weights = np.empty(NUM_CELLS, np.float64)
+    sizes = np.empty(NUM_CELLS, np.int64)
+    num_pools = 0
+    for cell in range(NUM_CELLS):
+        means[num_pools], weights[num_pools], sizes[num_pools] = observed[cell], trials[cell], 1
+        num_pools += 1
+        while num_pools > 1 and means[num_pools - 2] > means[num_pools - 1]:
+            last, left = num_pools - 1, num_pools - 2
+            weight = weights[left] + weights[last]
+            means[left] = (means[left] * weights[left] + means[last] * weights[last]) / weight
+            weights[left] = weight
+            sizes[left] += sizes[last]
+            num_pools -= 1
+    rising = np.empty(NUM_CELLS, np.float32)
+    cell = 0
+    for pool in range(num_pools):
+        rising[cell : cell + sizes[pool]] = means[pool]
+        cell += sizes[pool]
+    return rising
 
 
 @compiled

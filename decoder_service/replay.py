@@ -29,6 +29,7 @@ from decoder_service.trust import Trust
 CONTEXT_LIMIT: Final = 4096  # newest tokens that a draft may be made from
 WINDOW_STRIDE: Final = 256  # tokens that leave at once when the text outgrows the limit
 NUM_TENTHS: Final = 10
+_END: Final = -1  # no token: the answer is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,5 @@ def _walk(planned: PlannedDraft, rest: Int32Array) -> tuple[list[int], list[int]
     parents = np.where(planned.parents == NO_PARENT, 0, planned.parents + 1).tolist()
     forest = Forest.of([0, *planned.tokens.tolist()], [NO_PARENT, *parents])
     ahead = iter(rest.tolist())
-    num_left = count(len(rest) - 1, -1)
-    walked = follow(forest, 0, lambda _: next(ahead), lambda _: next(num_left) == 0)
-    return [node - 1 for node in walked.nodes[1:]], walked.tokens
+    walked = follow(forest, 0, lambda _: next(ahead, _END), lambda token: token == _END)
+    return [node - 1 for node in walked.nodes[1:]], [token for token in walked.tokens if token != _END]
