@@ -64,8 +64,7 @@ class Calibration:
         self, source: Source, orders: Int32Array, counts: Int32Array, totals: Int32Array
     ) -> Float32Array:
         """Estimated acceptance of each token, given that its context is right.  # [n], 0 to 1"""
-        estimates: Float32Array = self._estimates[(source, *_cells(orders, counts, totals))]
-        return estimates
+        return self._estimates.reshape(-1)[self._places(source, orders, counts, totals)]
 
     def observe(
         self,
@@ -76,18 +75,34 @@ class Calibration:
         hits: npt.NDArray[np.bool_],
     ) -> None:
         """Learn from tokens whose context was right: whether the model took them.  # all [n]"""
-        cells = np.ravel_multi_index((source, *_cells(orders, counts, totals)), self._prior.shape)
-        _learn(self._prior, self._trials, self._hits, self._estimates, cells, hits)
+        places = self._places(source, orders, counts, totals)
+        _learn(self._prior, self._trials, self._hits, self._estimates, places, hits)
+
+    def _places(
+        self, source: Source, orders: Int32Array, counts: Int32Array, totals: Int32Array
+    ) -> npt.NDArray[np.int64]:
+        first = int(source) * self._prior[0].size
+        return first + _cells(orders, counts, totals, ORDER_CELLS, COUNT_CELLS)
 
 
+@compiled
 def _cells(
-    orders: Int32Array, counts: Int32Array, totals: Int32Array
-) -> tuple[Int32Array, Int32Array, Int32Array]:
-    order_cells = ORDER_CELLS[np.clip(orders, 0, len(ORDER_CELLS) - 1)]
-    count_cells = COUNT_CELLS[np.clip(counts, 0, len(COUNT_CELLS) - 1)]
-    eighths = (NUM_SHARES - 1) * counts.astype(np.int64) // np.maximum(totals, 1)
-    share_cells = np.clip(eighths, 0, NUM_SHARES - 1).astype(np.int32)
-    return order_cells, count_cells, share_cells
+    orders: Int32Array,
+    counts: Int32Array,
+    totals: Int32Array,
+    order_cells: Int32Array,
+    count_cells: Int32Array,
+) -> npt.NDArray[np.int64]:
+    """Place of each evidence among the cells of a source."""
+    found = np.empty(len(orders), np.int64)
+    num_counts = count_cells[-1] + 1
+    for i in range(len(orders)):
+        order_cell = order_cells[min(max(orders[i], 0), len(order_cells) - 1)]
+        count_cell = count_cells[min(max(counts[i], 0), len(count_cells) - 1)]
+        share_cell = (NUM_SHARES - 1) * np.int64(counts[i]) // max(totals[i], 1)
+        share_cell = min(max(share_cell, 0), NUM_SHARES - 1)
+        found[i] = (order_cell * num_counts + count_cell) * NUM_SHARES + share_cell
+    return found
 
 
 @compiled

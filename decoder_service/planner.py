@@ -85,7 +85,9 @@ class Planner:
         came_true = nodes[hits]
         if len(came_true) == len(emitted):  # the text ended at a node: what lies below it was never decided
             kept = kept[~below(tree.parents, int(came_true[-1]))[kept]]
-        self._path_calibration.observe(guess.paths[kept], np.isin(kept, came_true))
+        accepted = np.zeros(len(tree.tokens), dtype=np.bool_)
+        accepted[came_true] = True
+        self._path_calibration.observe(guess.paths[kept], accepted[kept])
 
     def _guess(self, trees: Mapping[Source, DraftTree], trust: float) -> _Guesses:
         tree = self._join(trees)
