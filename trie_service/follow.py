@@ -30,7 +30,7 @@ class Follower:
     async def catch_up(self) -> None:
         """Rebuild memory from the store; raise StoreUnavailableError without it."""
         await self._reconcile()
-        while await self._read(wait_s=0.0):
+        while await self._read(wait_s=0.0) or await self._index.namespaces.refresh_trimmed():
             pass
 
     async def run(self) -> None:
@@ -53,19 +53,26 @@ class Follower:
             log.info("store is back and memory has caught up", store=self._store.description)
         self._index.serving.state = ServingState.SERVING
         while True:
-            if not await self._read(READ_WAIT_S) and await self._index.namespaces.store_changed():
-                log.warning("the store was emptied: memory is kept", store=self._store.description)
-                await self._reconcile()
+            if not await self._read(READ_WAIT_S):
+                await self._look_around()
+
+    async def _look_around(self) -> None:
+        """Notice what no entry of a log would tell."""
+        if await self._index.namespaces.store_changed():
+            log.warning("the store was emptied: memory is kept", store=self._store.description)
+            await self._reconcile()
+        await self._index.namespaces.refresh_trimmed()
 
     async def _read(self, wait_s: float) -> bool:
         """Apply what is new; False where nothing was."""
-        batch = await self._store.read(self._index.namespaces.cursors(), wait_s)
+        cursors = self._index.namespaces.cursors()
+        batch = await self._store.read(cursors, wait_s)
         if batch.changed:
             await self._reconcile()
         for record, entries in batch.logs.items():
             if unreadable := sum(not entry.is_readable for entry in entries):
                 log.error("log entries make no sense, skipped", namespace=record.name, entries=unreadable)
-        await self._index.reader.apply(batch)
+        await self._index.reader.apply(batch, cursors)
         return bool(batch.logs)
 
     async def _reconcile(self) -> None:

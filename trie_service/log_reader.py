@@ -10,7 +10,7 @@ from trie_service.errors import NamespaceNotFoundError, StoreUnavailableError
 from trie_service.memory import NamespaceMemory
 from trie_service.namespace import NamespaceRecord
 from trie_service.namespaces import Namespaces
-from trie_service.store import Batch, LogEntry, Store
+from trie_service.store import Batch, Cursors, LogEntry, Store
 
 WORDS_BETWEEN_TURNS = 512
 READ_BACK_TIMEOUT_S = 10.0
@@ -46,20 +46,14 @@ class LogReader:
         self._applied = asyncio.Condition()
         self.make_room: Callable[[], Awaitable[None]] = _nothing  # called before more is learned
 
-    async def apply(self, batch: Batch) -> None:
-        """Apply entries in small pieces: queries get their turn in between."""
-        store_id = self._namespaces.store_id
+    async def apply(self, batch: Batch, cursors: Cursors) -> None:
+        """Apply what was read after the cursors in small pieces: queries get their turn in between."""
         for record, entries in batch.logs.items():
+            position = cursors.logs[record]
             for entry in entries:
-                memory = self._namespaces.find(record)
-                if memory is None or memory.is_busy or self._namespaces.store_id != store_id:
-                    break  # deleted, being copied, or the log started anew, while others had their turn
-                if memory.misses(entry):
-                    memory = await self._namespaces.refreshed(memory)
-                if entry.number > 0 and memory.has_applied(entry.number):
-                    memory.pass_over(entry)
-                else:
-                    await self._apply_entry(memory, entry)
+                if not await self._apply_after(position, record, entry):
+                    break
+                position = entry.position
         async with self._applied:
             self._applied.notify_all()
 
@@ -85,13 +79,23 @@ class LogReader:
         memory = self._namespaces.find(record)  # not always the same one: a snapshot may take its place
         return memory is None or memory.has_applied(head)
 
-    async def _apply_entry(self, memory: NamespaceMemory, entry: LogEntry) -> None:
+    async def _apply_after(self, position: str, record: NamespaceRecord, entry: LogEntry) -> bool:
+        """False where memory is not at that position of the log any more: the rest is to be read anew."""
+        memory = self._namespaces.find(record)
+        if memory is None or memory.is_busy:
+            return False
+        if memory.misses(entry):
+            await self._namespaces.refresh(memory)
         await self.make_room()
-        store_id = self._namespaces.store_id
         async with memory.lock:
-            await self._turns.take(memory.apply(entry))
-            if self._namespaces.store_id == store_id:
+            if self._namespaces.find(record) is not memory or memory.position != position:
+                return False
+            if not memory.meets_again(entry):
+                await self._turns.take(memory.apply(entry))
                 memory.advance(entry, now_ms())
+                return True
+        await self._namespaces.read_again(memory)
+        return False
 
 
 async def _nothing() -> None:

@@ -66,6 +66,7 @@ class NamespaceMemory:
         self.lock = asyncio.Lock()
         self.is_busy = False  # its log is not to be read for now
         self.is_partial = False  # text was lost with a damaged snapshot
+        self.is_ahead = False  # it may hold text that the store has lost since
         self.text = HeldText(max_order=max_order, max_bytes=limits.max_bytes)
         self.lookups_by_order = [0] * (max_order + 1)  # [longest match]
         self._max_order = max_order
@@ -128,24 +129,19 @@ class NamespaceMemory:
     def advance(self, entry: LogEntry, now_ms: int) -> None:
         """Memory is complete up to this entry of the log."""
         self.position = entry.position
-        self._applied = max(self._applied, entry.number)
+        self._applied = entry.number or self._applied
         self._lag_s = max(0, now_ms - entry.appended_ms) / 1000
-
-    def pass_over(self, entry: LogEntry) -> None:
-        """Read on behind an entry that is applied already."""
-        if entry.is_after(self.position):
-            self.position = entry.position
 
     def expire(self, now_ms: int) -> Iterator[int]:
         """Let go of text that is older than it may be, piece by piece; yield the words of each."""
         if self.limits.text_ttl_s:
             yield from self.text.expire(now_ms - 1000 * self.limits.text_ttl_s)
 
-    def rewind(self) -> None:
-        """Read the log from its start: it is a new one."""
-        self.position = START
-        self._applied = 0
-        self._stored = Stored()
+    async def rewind(self, stored: Stored) -> None:
+        """Read the log again behind what its snapshot holds: other entries may be there now."""
+        async with self.lock:
+            self.position, self._applied = stored.snapshot_position, stored.snapshot_number
+            self._stored = stored
 
     def note_stored(self, stored: Stored) -> None:
         """Take note of what the store holds of the namespace."""
@@ -153,7 +149,18 @@ class NamespaceMemory:
 
     def misses(self, entry: LogEntry) -> bool:
         """Whether entries before this one were trimmed away unread."""
-        return entry.number > self._applied + 1
+        return not self.is_ahead and entry.number > self._applied + 1
+
+    def meets_again(self, entry: LogEntry) -> bool:
+        """Whether the number of an entry behind all that was read was another one's: the log lost its end.
+
+        Memory that is known to be ahead takes every entry as it comes, and learns what it holds no second time.
+        """
+        return not self.is_ahead and 0 < entry.number <= self._applied
+
+    def lags_behind_snapshot(self, stored: Stored) -> bool:
+        """Whether the stored snapshot holds entries that memory has not applied."""
+        return not (self.is_ahead or self.is_partial) and stored.snapshot_number > self._applied
 
     def is_ahead_of(self, other: NamespaceMemory) -> bool:
         """Whether this one has more of the log."""
@@ -163,6 +170,11 @@ class NamespaceMemory:
         """Go on counting where another memory of the namespace stopped."""
         self.lookups_by_order = other.lookups_by_order
         self._num_drafted_nodes, self._top = other._num_drafted_nodes, other._top
+
+    @property
+    def num_applied(self) -> int:
+        """Number of the newest applied entry of the log."""
+        return self._applied
 
     def has_applied(self, number: int) -> bool:
         """Whether the memory is complete up to that entry of the log."""

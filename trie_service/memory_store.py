@@ -38,7 +38,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self._store_id = uuid4().hex
         self._namespaces: dict[str, _Namespace] = {}
+        self._deleted: set[str] = set()  # incarnations
         self._num_changes = 0
+        self._num_appended = 0
         self._grew = asyncio.Condition()
 
     @property
@@ -87,8 +89,13 @@ class MemoryStore:
         if self._get(record) is None:
             return False
         del self._namespaces[record.name]
+        self._deleted.add(record.incarnation)
         await self._announce()
         return True
+
+    async def was_deleted(self, record: NamespaceRecord) -> bool:
+        """Whether that incarnation was deleted."""
+        return record.incarnation in self._deleted
 
     async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
         """Append to a namespace's log."""
@@ -133,16 +140,18 @@ class MemoryStore:
         if namespace is not None and namespace.lease[0] == owner:
             namespace.lease = ("", 0.0)
 
-    async def write_snapshot(self, record: NamespaceRecord, snapshot: Snapshot, token: int) -> int:
+    async def write_snapshot(
+        self, record: NamespaceRecord, snapshot: Snapshot, token: int, new_lineage: str = ""
+    ) -> int:
         """Put a snapshot in the place of the old one."""
         namespace = self._existing(record)
-        is_of_same_text = namespace.record.lineage == record.lineage
+        is_stale = token < namespace.token or namespace.record.lineage != record.lineage
         old = namespace.snapshot
-        if token < namespace.token or (old and is_of_same_text and snapshot.number < old.number):
+        if is_stale or (old and not new_lineage and snapshot.number < old.number):
             raise LeaseLostError(f"another replica writes the snapshots of namespace {record.name!r}")
         namespace.snapshot, namespace.snapshot_ms, namespace.is_rejected = snapshot, _now_ms(), False
-        if not is_of_same_text:
-            namespace.record = replace(namespace.record, lineage=record.lineage)
+        if new_lineage:
+            namespace.record = replace(namespace.record, lineage=new_lineage)
             await self._announce()
         return snapshot.num_bytes
 
@@ -175,8 +184,9 @@ class MemoryStore:
         if item.sequence_id in namespace.recent_ids and isinstance(item, TokenSequence):
             return
         namespace.num_appended += 1
+        self._num_appended += 1
         number = namespace.num_appended
-        position = f"{_now_ms()}-{number}"
+        position = f"{_now_ms()}-{self._num_appended}"
         if isinstance(item, Forgotten):
             namespace.recent_ids.pop(item.sequence_id, None)
             namespace.log.append(LogEntry(position, number, forgotten=item.sequence_id))
@@ -188,9 +198,8 @@ class MemoryStore:
         logs: dict[NamespaceRecord, Sequence[LogEntry]] = {}
         for record, position in cursors.logs.items():
             namespace = self._get(record)
-            num_read = int(position.partition("-")[2])
             log = namespace.log if namespace else []
-            if entries := [entry for entry in log if entry.number > num_read][:MAX_ENTRIES_PER_READ]:
+            if entries := [entry for entry in log if entry.is_after(position)][:MAX_ENTRIES_PER_READ]:
                 logs[record] = entries
         return Batch(cursors.changes != self._changes, logs)
 
@@ -223,6 +232,7 @@ def _stored(namespace: _Namespace | None) -> Stored:
         log_bytes=sum(entry.sequence.tokens.nbytes for entry in namespace.log if entry.sequence),
         snapshot_bytes=snapshot.num_bytes if snapshot else 0,
         snapshot_number=snapshot.number if snapshot else 0,
+        snapshot_position=snapshot.position if snapshot else START,
         snapshot_ms=namespace.snapshot_ms,
         now_ms=_now_ms(),
         is_snapshot_rejected=namespace.is_rejected,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from trie_service.namespace import NamespaceLimits, NamespaceRecord, NamespaceRe
 from trie_service.options import IndexOptions
 from trie_service.serving import Serving, ServingState
 from trie_service.snapshot import Snapshot
-from trie_service.store import START, Cursors, Registry, Store
+from trie_service.store import START, Cursors, Registry, Store, Stored
 
 log = structlog.get_logger()
 
@@ -47,11 +48,6 @@ class Namespaces:
         self._store_id = ""
         self._changes = START
         self._registry_lock = asyncio.Lock()
-
-    @property
-    def store_id(self) -> str:
-        """Identity of the store at the last reconciliation."""
-        return self._store_id
 
     def all(self) -> list[NamespaceMemory]:
         """All memories, by name. Other threads may ask too."""
@@ -134,13 +130,14 @@ class Namespaces:
     async def reconcile(self) -> None:
         """Hold exactly the namespaces that the store has.
 
-        A store that was emptied is not one whose namespaces were deleted: memory is kept, and the
-        namespaces are made known to the store again.
+        A store that was emptied, or that lost its newest writes, is not one whose namespaces were deleted:
+        memory is kept, and the namespaces are made known to the store again.
         """
         async with self._registry_lock:
             registry = await self._store.registry()
-            if self._store_id not in ("", registry.store_id):
-                registry = await self._restore(registry)
+            if missing := await self._missing(registry):
+                await self._restore(missing)
+                registry = await self._store.registry()
             self._store_id, self._changes = registry.store_id, registry.changes
             for name in self._held.keys() - {record.name for record in registry.records}:
                 del self._held[name]
@@ -148,17 +145,41 @@ class Namespaces:
             for record in registry.records:
                 await self._adopt(record)
 
-    async def refreshed(self, memory: NamespaceMemory) -> NamespaceMemory:
-        """The memory that goes on where entries of the log are missing: from a newer snapshot if there is one."""
+    async def refresh(self, memory: NamespaceMemory) -> bool:
+        """Let a newer snapshot take the place of memory that misses entries of the log; False without one."""
         async with self._registry_lock:
             record = memory.record
-            opened = memory if memory.is_partial else await self._open(record)
-            if self.find(record) is not memory or not opened.is_ahead_of(memory):
+            if self.find(record) is not memory:
+                return False
+            opened = memory if memory.is_partial else await self._open_or_refuse(record)
+            if opened is None:
+                return False
+            if not opened.is_ahead_of(memory):
                 log.warning("entries of the log are missing, and no snapshot has them", namespace=record.name)
-                return memory
+                return False
             log.warning("entries of the log were trimmed unread, snapshot loaded", namespace=record.name)
             self._put(opened)
-            return opened
+            return True
+
+    async def refresh_trimmed(self) -> bool:
+        """Load snapshots that hold what was trimmed unread; False where there are none.
+
+        To be called when a read found nothing: what is not in memory then is not in a log either.
+        """
+        memories = [memory for memory in self._held.values() if not memory.is_busy]
+        stored = await self._store.stored([memory.record for memory in memories])
+        pairs = zip(memories, stored, strict=True)
+        return any(
+            [await self.refresh(memory) for memory, found in pairs if memory.lags_behind_snapshot(found)]
+        )
+
+    async def read_again(self, memory: NamespaceMemory) -> Stored:
+        """Have the log of a namespace read again behind its snapshot: the store lost its newest entries."""
+        log.warning("the store lost the end of a log: memory is kept", namespace=memory.record.name)
+        (stored,) = await self._store.stored([memory.record])
+        await memory.rewind(stored)
+        memory.is_ahead = True
+        return stored
 
     async def store_changed(self) -> bool:
         """Whether the store is another one than at the last reconciliation: it was emptied."""
@@ -208,14 +229,17 @@ class Namespaces:
         elif held.record.lineage == record.lineage:
             self._note_record(held, record)
             return
+        if (opened := await self._open_or_refuse(record)) is not None:
+            self._put(opened)
+
+    async def _open_or_refuse(self, record: NamespaceRecord) -> NamespaceMemory | None:
         try:
             record.check_format()
-            opened = await self._open(record)
+            return await self._open(record)
         except UnsupportedFormatError as error:
             self._held.pop(record.name, None)
             self._refused[record.name] = (record, error)
-            return
-        self._put(opened)
+            return None
 
     async def _open(self, record: NamespaceRecord) -> NamespaceMemory:
         """Memory from the newest snapshot, or, without one that can be read, empty: the log tells the rest."""
@@ -225,7 +249,8 @@ class Namespaces:
                 return await NamespaceMemory.restored(record, limits, snapshot, max_order=max_order)
         except (SnapshotCorruptError, ValueError) as error:
             log.error("snapshot is damaged, put aside", namespace=record.name, error=str(error))
-            await self._store.reject_snapshot(record)
+            with suppress(NamespaceNotFoundError):  # deleted meanwhile
+                await self._store.reject_snapshot(record)
             memory = NamespaceMemory(record, limits, max_order=max_order)
             memory.is_partial = True
             return memory
@@ -239,19 +264,27 @@ class Namespaces:
     def _note_record(self, memory: NamespaceMemory, record: NamespaceRecord) -> None:
         memory.record, memory.limits = record, self._options.limits.of(record.limits)
 
-    async def _restore(self, registry: Registry) -> Registry:
-        """Make held namespaces known to an emptied store; the logs there are new ones.
+    async def _missing(self, registry: Registry) -> list[NamespaceMemory]:
+        """Memories of namespaces that the store should have."""
+        known = {record.name for record in registry.records}
+        missing = [memory for memory in self.all() if memory.record.name not in known]
+        if self._store_id in ("", registry.store_id):
+            return [memory for memory in missing if not await self._store.was_deleted(memory.record)]
+        for memory in self.all():
+            await memory.rewind(Stored())
+        return missing
+
+    async def _restore(self, memories: Sequence[NamespaceMemory]) -> None:
+        """Make namespaces known to the store again; the logs there are new ones.
 
         The first replica's memory becomes the snapshot, under a new lineage: the others take it over.
         """
-        known = {record.name for record in registry.records}
-        for memory in self.all():
-            memory.rewind()
-            if memory.record.name not in known:
-                record = replace(memory.record, lineage=uuid4().hex)
-                if (await self._store.create(record, await memory.snapshot())).lineage == record.lineage:
-                    memory.record = record
-        return await self._store.registry()
+        for memory in memories:
+            await memory.rewind(Stored())
+            record = replace(memory.record, lineage=uuid4().hex)
+            if (await self._store.create(record, await memory.snapshot())).lineage == record.lineage:
+                memory.record = record
+                log.warning("the store lost a namespace: restored from memory", namespace=record.name)
 
 
 def _not_found(name: str) -> NamespaceNotFoundError:

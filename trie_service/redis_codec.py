@@ -10,7 +10,7 @@ import numpy as np
 from trie_service.errors import InvalidArgumentError
 from trie_service.namespace import NamespaceLimits, NamespaceRecord
 from trie_service.sequence import Forgotten, TokenSequence
-from trie_service.store import LogEntry, Stored
+from trie_service.store import START, LogEntry, Stored
 
 STORED_FIELDS: Final = (
     "incarnation",
@@ -20,6 +20,7 @@ STORED_FIELDS: Final = (
     "snap_number",
     "snap_ms",
     "snap_rejected",
+    "snap_position",
 )
 
 _LIMIT_FIELDS: Final = ("max_bytes", "max_tokens_per_second", "text_ttl_s")
@@ -61,8 +62,9 @@ def stored_of(record: NamespaceRecord, reply: Sequence[bytes | None], now_ms: in
     """What the store holds of a namespace, from STORED_FIELDS of its hash."""
     if reply[0] != record.incarnation.encode():
         return Stored()
-    head, log_bytes, snapshot_bytes, number, snapshot_ms, rejected = (int(value or 0) for value in reply[1:])
-    return Stored(head, log_bytes, snapshot_bytes, number, snapshot_ms, now_ms, bool(rejected))
+    head, log_bytes, snapshot_bytes, number, snapshot_ms, rejected = map(_int_of, reply[1:-1])
+    position = reply[-1].decode() if reply[-1] else START
+    return Stored(head, log_bytes, snapshot_bytes, number, position, snapshot_ms, now_ms, bool(rejected))
 
 
 def entries_of(
@@ -70,6 +72,10 @@ def entries_of(
 ) -> list[LogEntry]:
     """Entries of a log."""
     return [_entry(record, position.decode(), fields) for position, fields in entries]
+
+
+def _int_of(value: bytes | None) -> int:
+    return int(value or 0)
 
 
 def _entry(record: NamespaceRecord, position: str, fields: Mapping[bytes, bytes]) -> LogEntry:

@@ -20,6 +20,8 @@
 - ``dw:{NAME}:snap:INCARNATION`` (hash): the snapshot: ``header``, and ``0``, ``1``, ... its chunks.
 - ``dw:{NAME}:snap:INCARNATION:HEX`` (hash): one that is being written; expires unless it gets done.
 - ``dw:{NAME}:snap:INCARNATION:rejected`` (hash): one that was found damaged, kept for a day.
+- ``dw:{NAME}:deleted:INCARNATION`` (string): that incarnation was deleted; expires after a month. One that is
+  gone without it was lost with the store's newest writes: replicas that hold it in memory restore it.
 
 The braces make Redis Cluster keep the keys of a namespace on one slot, so that scripts are atomic there too.
 """
@@ -68,6 +70,11 @@ def staging_key(record: NamespaceRecord) -> str:
 def rejected_key(record: NamespaceRecord) -> str:
     """Key of a snapshot that was found damaged."""
     return f"{snapshot_key(record)}:rejected"
+
+
+def deleted_key(record: NamespaceRecord) -> str:
+    """Key that tells a deleted namespace from a lost one."""
+    return _key(record, "deleted")
 
 
 def _key(record: NamespaceRecord, kind: str) -> str:

@@ -34,10 +34,12 @@ for i = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 return 1
 """
 
-# KEYS: meta, then all the others.
+# KEYS: meta, deleted, then all the others. ARGV: incarnation, seconds to remember it.
+# A full Redis refuses a SET, but not after an UNLINK.
 DELETE: Final = """
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then return -1 end
 redis.call('UNLINK', unpack(KEYS))
+redis.call('SET', KEYS[2], 1, 'EX', ARGV[2])
 return 1
 """
 
@@ -93,21 +95,24 @@ if redis.call('GET', KEYS[2]) == ARGV[2] then redis.call('DEL', KEYS[2]) end
 return 1
 """
 
-# KEYS: meta, snapshot, staged snapshot. ARGV: incarnation, token, lineage, number, position, bytes.
+# KEYS: meta, snapshot, staged snapshot. ARGV: incarnation, token, lineage, new lineage or '', number, position,
+# bytes.
 SWITCH: Final = """
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then return -1 end
 if tonumber(ARGV[2]) < tonumber(redis.call('HGET', KEYS[1], 'token') or '0') then return -2 end
-local is_of_same_text = (redis.call('HGET', KEYS[1], 'lineage') or '') == ARGV[3]
+if (redis.call('HGET', KEYS[1], 'lineage') or '') ~= ARGV[3] then return -2 end
+local is_of_same_text = ARGV[4] == ''
 local number = tonumber(redis.call('HGET', KEYS[1], 'snap_number') or '0')
-if is_of_same_text and tonumber(ARGV[4]) < number then return -2 end
+if is_of_same_text and tonumber(ARGV[5]) < number then return -2 end
 local now = redis.call('TIME')
-redis.call('HSET', KEYS[1], 'lineage', ARGV[3], 'snap_number', ARGV[4], 'snap_position', ARGV[5],
-           'snap_bytes', ARGV[6], 'snap_ms', now[1] * 1000 + math.floor(now[2] / 1000))
+redis.call('HSET', KEYS[1], 'lineage', is_of_same_text and ARGV[3] or ARGV[4], 'snap_number', ARGV[5],
+           'snap_position', ARGV[6], 'snap_bytes', ARGV[7],
+           'snap_ms', now[1] * 1000 + math.floor(now[2] / 1000))
 redis.call('HDEL', KEYS[1], 'snap_rejected')
 redis.call('UNLINK', KEYS[2])
 redis.call('RENAME', KEYS[3], KEYS[2])
 redis.call('PERSIST', KEYS[2])
-return is_of_same_text and 0 or 1
+return 1
 """
 
 # KEYS: meta, snapshot, rejected snapshot. ARGV: incarnation, seconds to keep it.

@@ -51,6 +51,7 @@ POLL_S = 0.02
 POLL_S_PER_STREAM = 0.0002  # a thousand namespaces are asked five times a second
 ENTRIES_PER_TRIM = 256  # looked at by one call of the script, some milliseconds
 REJECTED_FOR_S = 24 * 3600
+DELETED_FOR_S = 30 * 24 * 3600  # longer than any replica goes on without the store
 CLUSTER_SUFFIX = "+cluster://"  # redis+cluster:// and rediss+cluster:// name any node of a cluster
 
 # redis-py's types allow for text replies too, ours are bytes: they are not checked.
@@ -136,15 +137,23 @@ class RedisStore:
 
     async def delete(self, record: NamespaceRecord) -> bool:
         """Delete a namespace, its log and its snapshot; False where that incarnation is gone already."""
-        key_of = (keys.log_key, keys.ids_key, keys.lease_key, keys.snapshot_key, keys.rejected_key)
+        others = (keys.log_key, keys.ids_key, keys.lease_key, keys.snapshot_key, keys.rejected_key)
+        names = [key(record) for key in (keys.deleted_key, *others)]
         try:
-            await self._run_on(scripts.DELETE, record, [key(record) for key in key_of], [])
+            await self._run_on(scripts.DELETE, record, names, [DELETED_FOR_S])
         except NamespaceNotFoundError:
             return False
         async with self._calling():
             await self._redis.srem(keys.NAMESPACES_KEY, record.name)
+            if await self._redis.exists(keys.meta_key(record.name)):  # created again meanwhile
+                await self._redis.sadd(keys.NAMESPACES_KEY, record.name)
             await self._announce(record.name)
         return True
+
+    async def was_deleted(self, record: NamespaceRecord) -> bool:
+        """Whether that incarnation was deleted lately."""
+        async with self._calling():
+            return bool(await self._redis.exists(keys.deleted_key(record)))
 
     async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
         """Append to a namespace's log, all or nothing, in one round trip."""
@@ -159,7 +168,11 @@ class RedisStore:
         streams = {names[record]: position for record, position in cursors.logs.items()}
         streams[keys.CHANGES_KEY] = cursors.changes
         found = await (self._poll if self._is_cluster else self._xread)(streams, wait_s)
-        logs = {record: entries_of(record, found[key]) for record, key in names.items() if key in found}
+        logs = {}
+        for record, key in names.items():
+            if key in found:
+                logs[record] = entries_of(record, found[key])
+                await asyncio.sleep(0)  # a turn for queries
         return Batch(keys.CHANGES_KEY in found, logs)
 
     async def stored(self, records: Sequence[NamespaceRecord]) -> list[Stored]:
@@ -183,7 +196,9 @@ class RedisStore:
             scripts.RELEASE, record, [keys.meta_key(record.name), keys.lease_key(record)], [owner]
         )
 
-    async def write_snapshot(self, record: NamespaceRecord, snapshot: Snapshot, token: int) -> int:
+    async def write_snapshot(
+        self, record: NamespaceRecord, snapshot: Snapshot, token: int, new_lineage: str = ""
+    ) -> int:
         """Put a snapshot in the place of the old one, all at once; return its bytes in the store.
 
         Until the last script it lies under a key of its own, which expires should nobody go on writing.
@@ -191,13 +206,14 @@ class RedisStore:
         staged = keys.staging_key(record)
         try:
             num_bytes = await self._snapshots.stage(staged, snapshot)
-            arguments: Arguments = [token, record.lineage, snapshot.number, snapshot.position, num_bytes]
+            lineages = [record.lineage, new_lineage]
+            arguments: Arguments = [token, *lineages, snapshot.number, snapshot.position, num_bytes]
             names = [keys.snapshot_key(record), staged]
-            is_new_lineage = await self._run_on(scripts.SWITCH, record, names, arguments)
+            await self._run_on(scripts.SWITCH, record, names, arguments)
         except BaseException:
             await self._snapshots.drop(staged)
             raise
-        if is_new_lineage:
+        if new_lineage:
             async with self._calling():
                 await self._announce(record.name)
         return num_bytes

@@ -64,13 +64,16 @@ class SnapshotWriter:
                     await self.write_due()
 
     async def write_due(self) -> None:
-        """Write the snapshots that are due."""
+        """Write the snapshots that are due; part with namespaces that are gone."""
         memories = self._namespaces.all()
+        numbers = [memory.num_applied for memory in memories]
         stored = await self._store.stored([memory.record for memory in memories])
-        for memory, found in zip(memories, stored, strict=True):
+        for memory, number, found in zip(memories, numbers, stored, strict=True):
             memory.note_stored(found)
-            if self._is_due(memory, found):
+            if self._is_due(memory, number, found):
                 await self._write_or_tell(memory)
+        if any(found.is_gone for found in stored):  # whoever deleted it could not say so
+            await self._namespaces.reconcile()
         self._keep({memory.record.incarnation for memory in memories})
 
     async def write(self, ref: NamespaceRef) -> SnapshotReceipt:
@@ -85,11 +88,13 @@ class SnapshotWriter:
             raise LeaseLostError(f"another replica is writing the snapshot of namespace {ref.name!r}")
         return receipt
 
-    def _is_due(self, memory: NamespaceMemory, stored: Stored) -> bool:
+    def _is_due(self, memory: NamespaceMemory, number: int, stored: Stored) -> bool:
         incarnation = memory.record.incarnation
         since_ms = self._since_ms.setdefault(incarnation, stored.now_ms)
         if time.monotonic() < self._retry_at.get(incarnation, 0.0):
             return False
+        if not memory.is_partial and (memory.is_ahead or stored.has_lost(number)):
+            return True
         return self._policy.is_due(stored, since_ms=since_ms, is_partial=memory.is_partial)
 
     def _keep(self, incarnations: set[str]) -> None:
@@ -130,14 +135,17 @@ class SnapshotWriter:
         return receipt
 
     async def _write_leased(self, memory: NamespaceMemory, token: int) -> SnapshotReceipt:
+        number = memory.num_applied
         (stored,) = await self._store.stored([memory.record])
-        record = memory.record
-        if stored.is_snapshot_rejected:  # text that left the log may be in memory: all are to hold the same
-            record = replace(record, lineage=uuid4().hex)
-        num_tokens = memory.text.trie.num_tokens
+        if stored.has_lost(number):
+            stored = await self._namespaces.read_again(memory)
+        record, num_tokens = memory.record, memory.text.trie.num_tokens
+        # Text that is in no log and no snapshot may be in memory: all are to hold the same.
+        lineage = uuid4().hex if stored.is_snapshot_rejected or memory.is_ahead else ""
         snapshot = await memory.snapshot()
-        num_bytes = await self._store.write_snapshot(record, snapshot, token)
-        memory.record, memory.is_partial = replace(memory.record, lineage=record.lineage), False
+        num_bytes = await self._store.write_snapshot(record, snapshot, token, lineage)
+        memory.record = replace(memory.record, lineage=lineage or record.lineage)
+        memory.is_partial = memory.is_ahead = False
         num_trimmed = await self._store.trim(record, token, self._policy.keep_s)
         return SnapshotReceipt(num_bytes, num_tokens, num_trimmed)
 

@@ -76,9 +76,19 @@ class Stored:
     log_bytes: int = 0  # of the tokens in the log
     snapshot_bytes: int = 0
     snapshot_number: int = 0  # entries of the log that the snapshot holds
+    snapshot_position: str = START  # of the newest of them
     snapshot_ms: int = 0  # when it was written, by the store's clock, since 1970; 0: there is none
-    now_ms: int = 0  # the store's clock
+    now_ms: int = 0  # the store's clock; 0: the namespace is gone
     is_snapshot_rejected: bool = False  # it was found corrupt, and no other was written yet
+
+    def has_lost(self, number: int) -> bool:
+        """Whether the log ends before an entry that was once read from it: the newest writes were lost."""
+        return not self.is_gone and self.head < number
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no such incarnation."""
+        return self.now_ms == 0
 
 
 class Store(Protocol):
@@ -115,6 +125,9 @@ class Store(Protocol):
     async def delete(self, record: NamespaceRecord) -> bool:
         """Delete a namespace, its log and its snapshot; False where that incarnation is gone already."""
 
+    async def was_deleted(self, record: NamespaceRecord) -> bool:
+        """Whether that incarnation was deleted lately. One that is gone and was not deleted was lost."""
+
     async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
         """Append to a namespace's log, all or nothing.
 
@@ -139,12 +152,15 @@ class Store(Protocol):
     async def release_lease(self, record: NamespaceRecord, owner: str) -> None:
         """Give the lease back, where this owner has it."""
 
-    async def write_snapshot(self, record: NamespaceRecord, snapshot: Snapshot, token: int) -> int:
+    async def write_snapshot(
+        self, record: NamespaceRecord, snapshot: Snapshot, token: int, new_lineage: str = ""
+    ) -> int:
         """Put a snapshot in the place of the old one, all at once; return its bytes in the store.
 
-        ``record.lineage`` becomes the namespace's. Raises LeaseLostError, and leaves the old one, for a token
-        older than the newest grant or a snapshot older than the one that is there;
-        NamespaceNotFoundError where that incarnation is gone.
+        ``new_lineage``, unless it is empty, becomes the namespace's. Raises LeaseLostError, and leaves the old
+        snapshot, for a token older than the newest grant, for a lineage that is not the namespace's any more
+        and, under the same lineage, for a snapshot older than the one that is there; NamespaceNotFoundError
+        where that incarnation is gone.
         """
 
     async def read_snapshot(self, record: NamespaceRecord) -> Snapshot | None:

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from trie_service.embedded_store import EmbeddedServer
-from trie_service.errors import StoreUnavailableError
+from trie_service.errors import StoreFullError, StoreUnavailableError
 from trie_service.namespace import NamespaceRecord, NamespaceRef
 from trie_service.redis_keys import log_key, meta_key
 from trie_service.redis_store import RedisStore, without_credentials
@@ -70,6 +70,36 @@ async def test_a_deletion_that_was_cut_short_leaves_no_namespace(
     assert (await store.registry()).records == ()
     created = await store.create(record_of("a"))
     assert (await store.registry()).records == (created,)
+
+
+async def test_a_namespace_created_while_another_of_its_name_is_deleted_is_kept(
+    server: EmbeddedServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = await store.create(record_of("a")), record_of("a")
+    other, srem = RedisStore(server.url, max_log_bytes=BOUND), Redis.srem
+
+    async def srem_late(redis: Redis, *words: str) -> None:
+        await other.create(new)
+        await srem(redis, *words)
+
+    monkeypatch.setattr(Redis, "srem", srem_late)
+    assert await store.delete(old)
+    assert (await store.registry()).records == (new,)
+    await other.close()
+
+
+async def test_a_full_store_deletes(server: EmbeddedServer, store: RedisStore) -> None:
+    record = await store.create(record_of("a"))
+    async with Redis.from_url(server.url) as redis:
+        await redis.config_set("maxmemory", "1")
+        assert await redis.execute_command("CONFIG", "GET", "maxmemory")
+        with pytest.raises(StoreFullError):
+            await store.append(record, [sequence_of(1)])
+        with pytest.raises(StoreFullError):
+            await store.delete(record)  # the announcement needs room, the deletion does not
+        await redis.config_set("maxmemory", "0")
+    assert await store.was_deleted(record)
+    assert (await store.registry()).records == ()
 
 
 async def test_an_entry_that_makes_no_sense_is_told_and_stops_nobody(

@@ -35,6 +35,15 @@ async def test_a_deleted_namespace_is_gone_with_its_log(store: Store) -> None:
     assert await read_log(store, record) == []
 
 
+async def test_it_is_remembered_which_incarnation_was_deleted(store: Store) -> None:
+    old = await store.create(record_of("a"))
+    assert not await store.was_deleted(old)
+    await store.delete(old)
+    new = await store.create(record_of("a"))
+    assert await store.was_deleted(old)
+    assert not await store.was_deleted(new)
+
+
 async def test_a_namespace_created_again_starts_with_an_empty_log(store: Store) -> None:
     old = await store.create(record_of("a"))
     await store.append(old, [sequence_of(1, 2)])

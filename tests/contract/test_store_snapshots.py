@@ -59,6 +59,7 @@ async def test_a_newer_snapshot_takes_the_place_of_the_old_one(store: Store) -> 
     assert found is not None
     assert (found.arrays["a"].tolist(), found.position) == ([2], "6-0")
     assert (before.snapshot_number, after.snapshot_number) == (5, 6)
+    assert (before.snapshot_position, after.snapshot_position) == ("5-0", "6-0")
     assert after.snapshot_bytes > 0
     assert before.snapshot_ms <= after.snapshot_ms <= after.now_ms
 
@@ -146,10 +147,24 @@ async def test_a_new_lineage_is_announced_and_may_go_back(store: Store) -> None:
     record = await store.create(record_of("a"))
     await write(store, record, snapshot_of(1))
     cursors = Cursors((await store.registry()).changes, {})
-    await write(store, replace(record, lineage="new"), snapshot_of(2, number=0, position=START))
+    token = await write(store, record, snapshot_of(2, number=6))
+    await store.write_snapshot(record, snapshot_of(3, number=0, position=START), token, "new")
     assert (await store.read(cursors, wait_s=0)).changed
     (found,) = (await store.registry()).records
     assert found.lineage == "new"
+
+
+async def test_who_holds_the_text_of_a_lineage_that_is_gone_writes_no_snapshot(store: Store) -> None:
+    record = await store.create(record_of("a"))
+    token = await write(store, record, snapshot_of(1))
+    await store.write_snapshot(record, snapshot_of(2, number=0, position=START), token, "new")
+    for lineage in ("", "newer"):
+        with pytest.raises(LeaseLostError):
+            await store.write_snapshot(record, snapshot_of(3, number=9), token, lineage)
+    found = await store.read_snapshot(record)
+    assert found is not None
+    assert found.arrays["a"].tolist() == [2]
+    await store.write_snapshot(replace(record, lineage="new"), snapshot_of(4, number=1), token)
 
 
 async def test_a_namespace_can_be_created_with_contents(store: Store) -> None:

@@ -173,6 +173,35 @@ def test_a_redis_that_comes_back_empty_is_filled_from_memory(valkey: Valkey) -> 
             converge(one, late)
 
 
+def test_a_redis_that_lost_its_newest_writes_gets_them_from_memory_and_loses_no_later_ones(
+    valkey: Valkey,
+) -> None:
+    with (
+        Replica("--redis", valkey.url, settings=FAST) as one,
+        Replica("--redis", valkey.url, settings=FAST) as other,
+    ):
+        one.learn("chat", [1, 2, 3])
+        valkey.keep_copy()
+        one.learn("chat", [4, 5], [6, 7])
+        one.learn("late", [8, 9])
+        until(lambda: other.num_sequences("chat") == 3 and other.suggest("late", 8) == [9])
+        with drafting(other, 1, [2, 3]):
+            valkey.kill()
+            valkey.go_back()
+            valkey.start()
+            until(lambda: one.state() == other.state() == SERVING)
+            one.learn("chat", [10, 11])
+            until(lambda: one.suggest("chat", 10) == other.suggest("chat", 10) == [11])
+            until(lambda: valkey.client().hget("dw:{chat}:meta", "snap_ms") is not None)
+        other.learn("chat", [12, 13])
+        converge(one, other)
+        with Replica("--redis", valkey.url) as late:
+            for first in (4, 6, 10, 12):
+                assert late.suggest("chat", first) == other.suggest("chat", first) == [first + 1]
+            assert late.suggest("late", 8) == other.suggest("late", 8) == [9]
+            converge(one, late)
+
+
 def test_a_redis_emptied_under_way_is_filled_from_memory(valkey: Valkey) -> None:
     with Replica("--redis", valkey.url, settings=FAST) as one:
         one.learn("chat", [1, 2, 3])

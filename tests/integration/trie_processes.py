@@ -50,6 +50,7 @@ class Valkey:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._copy = folder.with_suffix(".copy")
         self._folder.mkdir(exist_ok=True)
         self.port = free_port()
         self.start()
@@ -85,6 +86,15 @@ class Valkey:
         """Lose all data; it must not run."""
         shutil.rmtree(self._folder)
         self._folder.mkdir()
+
+    def keep_copy(self) -> None:
+        """Keep the data as it is now."""
+        shutil.copytree(self._folder, self._copy)
+
+    def go_back(self) -> None:
+        """Have the data that was kept; it must not run."""
+        shutil.rmtree(self._folder)
+        self._copy.rename(self._folder)
 
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections and answers nothing."""

@@ -19,7 +19,7 @@ from trie_service.namespace import NamespaceRef
 from trie_service.options import IndexOptions
 from trie_service.query import DraftQuery
 from trie_service.serving import ServingState
-from trie_service.store import Batch, Cursors
+from trie_service.store import Batch, Cursors, LogEntry
 
 OPTIONS = IndexOptions(
     max_order=8,
@@ -40,6 +40,29 @@ class BreakableStore(MemoryStore):
     def empty(self) -> None:
         """Lose everything."""
         MemoryStore.__init__(self)
+
+    def lose_newest(self, name: str, num_entries: int) -> None:
+        """Lose the newest entries of a log, as if they had not reached the disk."""
+        namespace = self._namespaces[name]
+        for entry in namespace.log[-num_entries:]:
+            assert entry.sequence is not None
+            namespace.recent_ids.pop(entry.sequence.sequence_id)
+        del namespace.log[-num_entries:]
+        namespace.num_appended -= num_entries
+
+    def slip_in(self, name: str, entry: LogEntry) -> None:
+        """Put a foreign entry into a log."""
+        self._namespaces[name].log.append(entry)
+
+    def lose(self, name: str) -> None:
+        """Lose a namespace, as if its creation had not reached the disk."""
+        del self._namespaces[name]
+
+    async def delete_silently(self, name: str) -> None:
+        """Delete a namespace without waking anybody."""
+        num_changes = self._num_changes
+        await self.delete(self._namespaces[name].record)
+        self._num_changes = num_changes
 
     async def read(self, cursors: Cursors, wait_s: float) -> Batch:
         """Fail where broken."""

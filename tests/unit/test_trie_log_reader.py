@@ -1,15 +1,19 @@
-"""Entries that a log should not hold stop nobody."""
+"""Entries that a log should not hold stop nobody, and what was read before memory went back is read anew."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from index_replicas import CHAT, draft, learn, replica, until
+from index_replicas import CHAT, BreakableStore, draft, learn, replica, until
+from structlog.testing import capture_logs
 
+from trie_service.index import DraftIndex
 from trie_service.memory_store import MemoryStore
 from trie_service.sequence import TokenSequence
 from trie_service.service import compile_index
-from trie_service.store import Batch, LogEntry
+from trie_service.store import START, LogEntry, Stored
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -18,15 +22,42 @@ def compiled() -> None:
     compile_index()
 
 
-async def test_an_entry_whose_number_was_read_already_is_passed_over() -> None:
-    async with replica(MemoryStore()) as index:
-        await learn(index, [1, 2], [3, 4])
-        await until(lambda: bool(index.namespaces.all()) and draft(index, 3) == [4])
-        (record,) = index.namespaces.cursors().logs
+async def learned(index: DraftIndex, *tokens: int) -> None:
+    await learn(index, tokens)
+    await until(lambda: bool(index.namespaces.all()) and draft(index, tokens[0]) == list(tokens[1:]))
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 1), (1_000_000,), (1, 1_000_000, 2)])
+async def test_foreign_entries_with_numbers_of_their_own_stop_nobody(numbers: tuple[int, ...]) -> None:
+    store = BreakableStore()
+    async with replica(store) as index:
+        await learned(index, 1, 2)
+        await learned(index, 3, 4)
+        await index.snapshots.write(CHAT)
+        (head,) = await store.stored([index.namespaces.all()[0].record])
+        for at, number in enumerate(numbers):
+            foreign = TokenSequence(f"foreign {at}", np.array([7, 8], dtype=np.int32))
+            store.slip_in("chat", LogEntry(f"{head.now_ms}-{1000 + at}", number, foreign))
+        await learned(index, 5, 6)
+        await index.snapshots.write(CHAT)
+        await learned(index, 9, 10)
+        await index.snapshots.write_due()
+        with capture_logs() as logs:
+            await index.snapshots.write_due()
+        assert logs == []
+        async with replica(store) as late:
+            assert [draft(late, token) for token in (1, 3, 5, 9)] == [[2], [4], [6], [10]]
+
+
+@pytest.mark.parametrize("position", [START, "1-0"])
+async def test_what_was_read_before_memory_went_back_is_not_applied(position: str) -> None:
+    store = MemoryStore()
+    async with replica(store) as index:
+        await learned(index, 1, 2)
         (memory,) = index.namespaces.all()
-        again = TokenSequence("again", np.array([7, 8], dtype=np.int32))
-        for position in ("9999999999999-0", "9999999999999-11", "9999999999999-9"):
-            await index.reader.apply(Batch(changed=False, logs={record: [LogEntry(position, 1, again)]}))
-        assert memory.position == "9999999999999-11"
-        assert draft(index, 7) == []
-        assert (await index.namespaces.describe(CHAT)).stats.num_sequences == 2
+        cursors = index.namespaces.cursors()
+        await store.append(memory.record, [TokenSequence("late", np.array([3, 4], dtype=np.int32))])
+        batch = await store.read(cursors, wait_s=0)
+        await memory.rewind(Stored(snapshot_position=position))
+        await index.reader.apply(replace(batch, changed=False), cursors)
+        assert (memory.position, memory.num_applied) == (position, 0)

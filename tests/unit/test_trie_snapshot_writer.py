@@ -30,7 +30,9 @@ def compiled() -> None:
 class FullStore(MemoryStore):
     """A store without room for snapshots."""
 
-    async def write_snapshot(self, record: NamespaceRecord, snapshot: Snapshot, token: int) -> int:
+    async def write_snapshot(
+        self, record: NamespaceRecord, snapshot: Snapshot, token: int, new_lineage: str = ""
+    ) -> int:
         """Fail."""
         raise StoreFullError("full")
 
