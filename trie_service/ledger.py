@@ -6,7 +6,9 @@ The words of a ring are counted from the first one ever written to it. Names are
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ Int64Array = npt.NDArray[np.int64]
 
 BYTES_PER_ROW: Final = 448  # of Python objects, about
 NUM_COLUMNS: Final = 5
+ROWS_AT_ONCE: Final = 512  # converted without letting another thread run
 
 
 class Row(NamedTuple):
@@ -70,8 +73,12 @@ class Ledger:
 
     def to_array(self, end: int) -> Int64Array:
         """All rows [row, column], ``start`` counted back from word ``end``."""
-        rows = [row._replace(start=end - row.start) for row in self._rows.values()]
-        return np.array(rows, dtype=np.int64).reshape(len(rows), NUM_COLUMNS)
+        array = np.empty((len(self._rows), NUM_COLUMNS), dtype=np.int64)
+        rows = iter(self._rows.values())
+        for first in range(0, len(array), ROWS_AT_ONCE):
+            some = [row._replace(start=end - row.start) for row in islice(rows, ROWS_AT_ONCE)]
+            array[first : first + len(some)] = some
+        return array
 
     @classmethod
     def from_array(cls, rows: Int64Array, end: int) -> Ledger:
@@ -80,10 +87,15 @@ class Ledger:
             raise ValueError(f"rows are {rows.dtype}{list(rows.shape)}, not int64[n, {NUM_COLUMNS}]")
         ledger = cls()
         last = -(1 << 62)
-        for values in rows.tolist():
+        for values in _lists_of(rows):
             row = Row(*values)._replace(start=end - values[2])
             if row.start < last or row.num_words < 0 or row.end > end or row.name_hash in ledger._rows:
                 raise ValueError(f"row {len(ledger)} of the sequences makes no sense: {values}")
             last = row.end
             ledger.add(row)
         return ledger
+
+
+def _lists_of(rows: Int64Array) -> Iterator[list[int]]:
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        yield from rows[first : first + ROWS_AT_ONCE].tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trie_service.ledger import Ledger, Row, hash_of
+from trie_service.ledger import ROWS_AT_ONCE, Ledger, Row, hash_of
 
 
 def filled(*lengths: int) -> Ledger:
@@ -39,6 +39,16 @@ def test_an_array_gives_the_rows_back_wherever_the_ring_ends_then() -> None:
     rows = filled(3, 4).to_array(end=10)
     ledger = Ledger.from_array(rows, end=110)
     assert ledger.find("1") == Row(hash_of("1"), 1001, 103, 4, 3)
+
+
+def test_many_rows_become_an_array_and_rows_again() -> None:
+    lengths = [1 + number % 7 for number in range(2 * ROWS_AT_ONCE + 3)]
+    ledger = filled(*lengths)
+    rows = ledger.to_array(end=sum(lengths))
+    again = Ledger.from_array(rows, end=sum(lengths))
+    assert rows.shape == (len(lengths), 5)
+    for number in range(len(lengths)):
+        assert again.find(str(number)) == ledger.find(str(number)) is not None
 
 
 @pytest.mark.parametrize(
