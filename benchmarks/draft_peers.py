@@ -148,18 +148,14 @@ class SuffixTree:
 PEERS: dict[str, tuple[str, Callable[[], Drafter]]] = {
     "prompt lookup, defaults": ("transformers", lambda: PromptLookup(2, 10)),
     "prompt lookup, n-gram 3, 10 tokens": ("transformers", lambda: PromptLookup(3, 10)),
-    "suffix tree, defaults": ("arctic_inference", lambda: SuffixTree({})),
+    "suffix tree, defaults": ("arctic_inference", lambda: SuffixTree({"max_spec_tokens": 64})),
     "suffix tree, tree mode, factor 4, budget 16": (
         "arctic_inference",
-        lambda: SuffixTree(
-            {"max_spec_tokens": 16, "max_spec_factor": 4.0, "min_token_prob": 0.0, "use_tree_spec": True}
-        ),
+        lambda: SuffixTree({"max_spec_tokens": 16, "max_spec_factor": 4.0, "use_tree_spec": True}),
     ),
     "suffix tree, tree mode, factor 4, budget 64": (
         "arctic_inference",
-        lambda: SuffixTree(
-            {"max_spec_tokens": 64, "max_spec_factor": 4.0, "min_token_prob": 0.0, "use_tree_spec": True}
-        ),
+        lambda: SuffixTree({"max_spec_tokens": 64, "max_spec_factor": 4.0, "use_tree_spec": True}),
     ),
 }
 OURS = {
