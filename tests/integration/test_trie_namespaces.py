@@ -120,7 +120,9 @@ def test_a_deleted_namespace_is_gone_within_a_second_at_every_replica_and_in_red
         assert not exists(one, "doomed")
         until(lambda other=other: not exists(other, "doomed"))  # type: ignore[misc]
         assert monotonic() - started < 1
-        assert store.keys("dw:{doomed}:*") == []
+        marks = store.keys("dw:{doomed}:deleted:*")
+        assert store.keys("dw:{doomed}:*") == marks
+        assert all(store.ttl(mark) > 0 and store.get(mark) == b"1" for mark in marks)
 
 
 def test_a_sequence_is_forgotten_at_every_replica(replicas: tuple[Replica, Replica]) -> None:
