@@ -8,9 +8,12 @@ import pytest
 from index_replicas import CHAT, OPTIONS, BreakableStore, draft, learn, replica, until
 from structlog.testing import capture_logs
 
+from trie_service.errors import UnsupportedFormatError
 from trie_service.follow import Follower
 from trie_service.index import DraftIndex
+from trie_service.namespace import NamespaceRecord
 from trie_service.service import compile_index
+from trie_service.snapshot import Snapshot
 from trie_service.snapshot_policy import SnapshotPolicy
 
 EAGER = replace(OPTIONS, snapshots=SnapshotPolicy(interval_s=0, log_bytes=0, keep_s=-1))
@@ -21,6 +24,18 @@ RARE = replace(OPTIONS, snapshots=SnapshotPolicy(interval_s=3600))
 def compiled() -> None:
     """No test waits for the compiler."""
     compile_index()
+
+
+class NewerStore(BreakableStore):
+    """A store whose snapshots a newer version has written."""
+
+    is_newer = False
+
+    async def read_snapshot(self, record: NamespaceRecord) -> Snapshot | None:
+        """Refuse where newer."""
+        if self.is_newer:
+            raise UnsupportedFormatError("the snapshot is in format 2")
+        return await super().read_snapshot(record)
 
 
 def drafted(index: DraftIndex, *pairs: tuple[int, int]) -> bool:
@@ -123,3 +138,20 @@ async def test_what_was_trimmed_unread_is_loaded_though_nothing_new_is_learned()
         await follower.catch_up()
         (memory,) = slow.namespaces.all()
         assert memory.has_applied(2)
+
+
+async def test_a_snapshot_of_a_newer_version_stops_no_replica_that_missed_entries() -> None:
+    store = NewerStore()
+    async with replica(store, EAGER) as one:
+        await learn(one, [1, 2])
+        await until(lambda: drafted(one, (1, 2)))
+        old = DraftIndex(store, EAGER)
+        follower = Follower(store, old)
+        await follower.catch_up()
+        await learn(one, [3, 4])
+        await until(lambda: drafted(one, (3, 4)))
+        await one.snapshots.write(CHAT)
+        store.is_newer = True
+        await follower.catch_up()
+        assert old.namespaces.all() == []
+        assert "format 2" in old.namespaces.refusals()["chat"]
