@@ -1,17 +1,21 @@
-"""Children of trie nodes: found by a hash table, listed as siblings roughly by falling count.
+"""Children of trie nodes, and nodes and leaves themselves: made, found, counted, removed.
 
-The table is a linear hash (Litwin 1980): it grows by one bucket an entry, so there is no rehashing
-pause. Siblings are a list; a child that is seen again overtakes the less frequent one before it.
+Siblings are a list, roughly by falling count: a child that is seen again overtakes the less frequent one
+before it.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from trie_service.compiled import compiled
-from trie_service.prefetch import prefetch_row
+from trie_service.ngram_table import (
+    add_to_table,
+    first_with,
+    hash_of,
+    hash_with,
+    next_with,
+    remove_from_table,
+)
 from trie_service.trie_arrays import (
-    BUCKET_MASK,
     CHAIN,
     CHILD,
     COUNT,
@@ -21,7 +25,6 @@ from trie_service.trie_arrays import (
     LINK,
     NEXT,
     NONE,
-    NUM_BUCKETS,
     NUM_ENTRIES,
     PARENT,
     PEAK_ENTRIES,
@@ -36,29 +39,20 @@ from trie_service.trie_arrays import (
 @compiled
 def find_child(arrays: TrieArrays, parent: int, token: int) -> int:
     """The child of ``parent`` that holds ``token``, or NONE."""
-    entries = arrays.entries
-    entry: int = entries[parent, CHILD]
-    if parent != ROOT and entry >= 0 and entries[entry, TOKEN] == token:
+    entry: int = arrays.entries[parent, CHILD]
+    if parent != ROOT and entry >= 0 and arrays.entries[entry, TOKEN] == token:
         return entry
-    entry = arrays.buckets[_bucket_of(arrays, parent, token)]
-    while entry != NONE and (entries[entry, TOKEN] != token or entries[entry, PARENT] != parent):
-        entry = arrays.lists[entry, CHAIN]
+    return find_hashed_child(arrays, parent, token, hash_with(hash_of(arrays, parent), token))
+
+
+@compiled
+def find_hashed_child(arrays: TrieArrays, parent: int, token: int, ngram_hash: int) -> int:
+    """The child of ``parent`` that holds ``token``, or NONE, where the hash of its n-gram is known."""
+    entries = arrays.entries
+    entry: int = first_with(arrays, ngram_hash)
+    while entry != NONE and (entries[entry, PARENT] != parent or entries[entry, TOKEN] != token):
+        entry = next_with(arrays, entry, ngram_hash)
     return entry
-
-
-@compiled
-def prefetch_child(arrays: TrieArrays, parent: int, token: int) -> None:
-    """Prepare for ``find_child``."""
-    prefetch_row(arrays.buckets, _bucket_of(arrays, parent, token))
-
-
-@compiled
-def prefetch_pair(arrays: TrieArrays, first: int, second: int) -> None:
-    """Prepare to find ``first`` below the root and ``second`` below that."""
-    child = find_child(arrays, ROOT, first)
-    if child != NONE and not is_leaf(arrays, child):
-        prefetch_row(arrays.entries, arrays.entries[child, CHILD])
-        prefetch_child(arrays, child, second)
 
 
 @compiled
@@ -75,7 +69,9 @@ def slot_of_leaf(arrays: TrieArrays, leaf: int) -> int:
 
 
 @compiled
-def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int) -> int:
+def add_leaf(
+    arrays: TrieArrays, parent: int, token: int, slot: int, count: int, ngram_hash: int
+) -> int:
     """Make a child for an n-gram whose last token is in ring slot ``slot``; return its entry."""
     entries = arrays.entries
     leaf = _take_free_entry(arrays)
@@ -88,33 +84,14 @@ def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int)
     entries[leaf, FOLLOWERS] = 0
     entries[parent, FOLLOWERS] += count
     _link_last(arrays, parent, leaf)
-    _grow_buckets(arrays)
-    index_entry(arrays, leaf)
+    add_to_table(arrays, leaf, ngram_hash)
     return leaf
-
-
-@compiled
-def index_entry(arrays: TrieArrays, entry: int) -> None:
-    """Let ``find_child`` find an entry."""
-    bucket = _bucket_of(arrays, arrays.entries[entry, PARENT], arrays.entries[entry, TOKEN])
-    arrays.lists[entry, CHAIN] = arrays.buckets[bucket]
-    arrays.buckets[bucket] = entry
-
-
-@compiled
-def set_num_buckets(arrays: TrieArrays, num_entries: int) -> None:
-    """Make an empty hash table for so many entries."""
-    state = arrays.state
-    state[NUM_BUCKETS] = max(state[NUM_BUCKETS], num_entries)
-    while state[BUCKET_MASK] < state[NUM_BUCKETS] - 1:
-        state[BUCKET_MASK] = 2 * state[BUCKET_MASK] + 1
-    arrays.buckets[: state[NUM_BUCKETS]] = NONE
 
 
 @compiled
 def remove_child(arrays: TrieArrays, entry: int) -> None:
     """Take a childless entry out of the trie and free it."""
-    _unlink_from_bucket(arrays, entry)
+    remove_from_table(arrays, entry)
     _unlink_from_siblings(arrays, entry)
     arrays.lists[entry, CHAIN] = arrays.state[FREE_ENTRY]
     arrays.state[FREE_ENTRY] = entry
@@ -160,35 +137,6 @@ def move_ahead_of_leaves(arrays: TrieArrays, entry: int) -> None:
 
 
 @compiled
-def _bucket_of(arrays: TrieArrays, parent: int, token: int) -> np.int64:
-    mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(token)
-    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    mask = arrays.state[BUCKET_MASK]
-    bucket: np.int64 = np.int64(mixed >> np.uint64(32)) & mask
-    return bucket if bucket < arrays.state[NUM_BUCKETS] else bucket & (mask >> 1)
-
-
-@compiled
-def _grow_buckets(arrays: TrieArrays) -> None:
-    """Split one bucket when there are more entries than buckets."""
-    state = arrays.state
-    num_buckets = state[NUM_BUCKETS]
-    if state[NUM_ENTRIES] <= num_buckets or num_buckets >= len(arrays.buckets):
-        return
-    if num_buckets > state[BUCKET_MASK]:
-        state[BUCKET_MASK] = 2 * state[BUCKET_MASK] + 1
-    state[NUM_BUCKETS] = num_buckets + 1
-    old_bucket = num_buckets & (state[BUCKET_MASK] >> 1)
-    entry = arrays.buckets[old_bucket]
-    arrays.buckets[old_bucket] = NONE
-    arrays.buckets[num_buckets] = NONE
-    while entry != NONE:
-        following = arrays.lists[entry, CHAIN]
-        index_entry(arrays, entry)
-        entry = following
-
-
-@compiled
 def _take_free_entry(arrays: TrieArrays) -> int:
     state = arrays.state
     entry: int = state[FREE_ENTRY]
@@ -199,21 +147,6 @@ def _take_free_entry(arrays: TrieArrays) -> int:
         state[FREE_ENTRY] = arrays.lists[entry, CHAIN]
     state[NUM_ENTRIES] += 1
     return entry
-
-
-@compiled
-def _unlink_from_bucket(arrays: TrieArrays, entry: int) -> None:
-    lists = arrays.lists
-    bucket = _bucket_of(arrays, arrays.entries[entry, PARENT], arrays.entries[entry, TOKEN])
-    before = NONE
-    walker = arrays.buckets[bucket]
-    while walker != entry:
-        before = walker
-        walker = lists[walker, CHAIN]
-    if before == NONE:
-        arrays.buckets[bucket] = lists[entry, CHAIN]
-    else:
-        lists[before, CHAIN] = lists[entry, CHAIN]
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Which suffixes of a text are in the trie: found token by token, all orders at once.
+"""Which suffixes of a text are in the trie: all orders at once.
 
 A suffix that occurs has all its own suffixes occur too, so a match is a run of orders: nodes for the shorter
 suffixes, and beyond them, up to the longest match, one single occurrence in the ring. Of the nodes only
@@ -9,10 +9,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from trie_service.children import find_child, is_leaf, prefetch_child, prefetch_pair, slot_of_leaf
+import numpy as np
+
+from trie_service.children import find_child, find_hashed_child, is_leaf, slot_of_leaf
 from trie_service.compiled import compiled
+from trie_service.ngram_table import (
+    first_with,
+    hash_suffixes,
+    hash_with,
+    next_with,
+    prefetch_bucket,
+    prefetch_entry,
+    prefetch_prefix_buckets,
+    prefetch_prefixes,
+)
 from trie_service.ngrams import next_slot
-from trie_service.trie_arrays import LINK, NONE, ROOT, TOKEN_MASK, Int32Array, TrieArrays
+from trie_service.trie_arrays import (
+    LINK,
+    NONE,
+    ROOT,
+    TAIL,
+    TOKEN_MASK,
+    Int32Array,
+    TrieArrays,
+)
 
 # Cells of a match.
 NODE: Final = 0  # of the longest suffix that is a node, or the root
@@ -23,25 +43,80 @@ NUM_MATCH_CELLS: Final = 4
 
 
 @compiled
-def match_nothing(match: Int32Array) -> None:
-    """Make ``match`` that of an empty text."""
-    match[NODE] = ROOT
-    match[NODE_ORDER] = 0
-    match[LEAF_ORDER] = 0
-    match[LEAF_SLOT] = 0
+def match_text(arrays: TrieArrays, text: Int32Array, max_order: int, match: Int32Array) -> None:
+    """Match the suffixes of ``text`` of up to ``max_order`` tokens."""
+    newest = text[-max_order:]
+    hashes = np.empty(len(newest) + 1, dtype=np.int64)  # [order]
+    hash_suffixes(newest, hashes)
+    for ngram_hash in hashes[1:]:
+        prefetch_bucket(arrays, ngram_hash)
+    for ngram_hash in hashes[1:]:
+        prefetch_entry(arrays, ngram_hash)
+    node = ROOT
+    order = 0
+    while order < len(newest):
+        longer = _node_with(arrays, hashes[order + 1], node)
+        if longer == NONE:
+            break
+        node = longer
+        order += 1
+    match[NODE] = node
+    match[NODE_ORDER] = order
+    _match_leaf(arrays, newest, match)
 
 
 @compiled
-def match_text(arrays: TrieArrays, text: Int32Array, max_order: int, match: Int32Array) -> None:
-    """Match the suffixes of ``text`` of up to ``max_order`` tokens."""
-    match_nothing(match)
-    newest = text[-max_order:]
-    for token in newest:
-        prefetch_child(arrays, ROOT, token)
-    for index in range(len(newest) - 1):
-        prefetch_pair(arrays, newest[index], newest[index + 1])
-    for token in newest:
-        extend_match(arrays, match, token, (match[NODE], match[NODE_ORDER], NONE), max_order, match)
+def _node_with(arrays: TrieArrays, ngram_hash: int, suffix: int) -> int:
+    """The node with that hash whose n-gram is that of node ``suffix`` behind one token, or NONE.
+
+    There is at most one: n-grams that differ only in their first token have different hashes.
+    """
+    entry: int = first_with(arrays, ngram_hash)
+    while entry != NONE and arrays.entries[entry, LINK] != suffix:
+        entry = next_with(arrays, entry, ngram_hash)
+    return entry
+
+
+@compiled
+def _match_leaf(arrays: TrieArrays, text: Int32Array, match: Int32Array) -> None:
+    """Match the suffixes of ``text`` that are longer than those that are nodes: they occur once, or not at all."""
+    match[LEAF_ORDER] = match[LEAF_SLOT] = 0
+    order = match[NODE_ORDER] + 1
+    if order > len(text):
+        return
+    slot = _only_end(arrays, text[len(text) - order :])
+    if slot == NONE:
+        return
+    num_held = (slot - arrays.state[TAIL]) % len(arrays.ring) + 1
+    longest = min(len(text), num_held)
+    while order < longest and holds_token(arrays, (slot - order) % len(arrays.ring), text[-order - 1]):
+        order += 1
+    match[LEAF_ORDER] = order
+    match[LEAF_SLOT] = slot
+
+
+@compiled
+def _only_end(arrays: TrieArrays, text: Int32Array) -> int:
+    """The ring slot of the last token of a text that is no node, or NONE if it does not occur."""
+    prefetch_prefix_buckets(arrays, text)
+    prefetch_prefixes(arrays, text)
+    entry = ROOT
+    ngram_hash = 0
+    depth = 0
+    while entry == ROOT or not is_leaf(arrays, entry):
+        if depth == len(text):
+            return NONE
+        ngram_hash = hash_with(ngram_hash, text[depth])
+        entry = find_hashed_child(arrays, entry, text[depth], ngram_hash)
+        if entry == NONE:
+            return NONE
+        depth += 1
+    slot = slot_of_leaf(arrays, entry)
+    for token in text[depth:]:
+        slot = next_slot(arrays, slot)
+        if not holds_token(arrays, slot, token):
+            return NONE
+    return slot
 
 
 @compiled

@@ -18,15 +18,15 @@ from trie_service.children import (
     add_leaf,
     count_child,
     find_child,
+    find_hashed_child,
     is_leaf,
     move_ahead_of_leaves,
-    prefetch_child,
-    prefetch_pair,
     remove_child,
     slot_of_leaf,
     uncount_child,
 )
 from trie_service.compiled import compiled
+from trie_service.ngram_table import hash_with, prefetch_prefix_buckets, prefetch_prefixes
 from trie_service.trie_arrays import (
     CHILD,
     CONTEXT_FLAG,
@@ -71,6 +71,7 @@ def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> No
     state[NUM_SEQUENCES] += 1
     paths = np.full((2, max_order + 2), NONE, dtype=np.int32)  # of this token's occurrence, of the next one's
     paths[:, 0] = ROOT
+    depth = 1
     slot = state[HEAD]
     for index in range(len(words) - 1, -1, -1):
         slot = (first + index) % len(arrays.ring)
@@ -79,19 +80,20 @@ def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> No
                 _give_up(arrays, index + 1, len(words))
                 return
             evict_oldest(arrays, max_order)
-        _prefetch_earlier(arrays, words, index)
-        _add_occurrence(arrays, slot, paths[index % 2], paths[1 - index % 2])
+        _prefetch_earlier(arrays, words, index, depth + 1)
+        depth = _add_occurrence(arrays, slot, paths[index % 2], paths[1 - index % 2])
         state[NUM_TOKENS] += _weight_of(words[index])
 
 
 @compiled
-def _prefetch_earlier(arrays: TrieArrays, words: Int32Array, index: int) -> None:
-    """Prepare for the tokens that are counted a little later."""
+def _prefetch_earlier(arrays: TrieArrays, words: Int32Array, index: int, depth: int) -> None:
+    """Prepare for the tokens that are counted a little later: their n-grams of up to ``depth`` tokens."""
     if index >= 2 * _AHEAD:
-        prefetch_child(arrays, ROOT, words[index - 2 * _AHEAD] & TOKEN_MASK)
+        first = index - 2 * _AHEAD
+        prefetch_prefix_buckets(arrays, words[first : first + depth])
     if index >= _AHEAD:
-        first, second = words[index - _AHEAD], words[index - _AHEAD + 1]
-        prefetch_pair(arrays, first & TOKEN_MASK, second & TOKEN_MASK)
+        first = index - _AHEAD
+        prefetch_prefixes(arrays, words[first : first + depth])
 
 
 @compiled
@@ -230,37 +232,45 @@ def _weight_of(word: int) -> int:
 
 
 @compiled
-def _add_occurrence(arrays: TrieArrays, slot: int, path: Int32Array, path_of_next: Int32Array) -> None:
-    """Count the n-grams that start in ``slot``. Paths are the entries passed, by depth, then NONE."""
+def _add_occurrence(arrays: TrieArrays, slot: int, path: Int32Array, path_of_next: Int32Array) -> int:
+    """Count the n-grams that start in ``slot``; return the length of the longest that is an entry.
+
+    Paths are the entries passed, by depth, then NONE.
+    """
     entries = arrays.entries
     path[1:] = NONE
     node = ROOT
+    ngram_hash = 0
     for depth in range(1, len(path)):
         word = arrays.ring[slot]
         if word < 0:
-            return
+            return depth - 1
         weight = _weight_of(word)
+        token = word & TOKEN_MASK
+        ngram_hash = hash_with(ngram_hash, token)
         entries[node, TOTAL] += weight
-        child = find_child(arrays, node, word & TOKEN_MASK)
+        child = find_hashed_child(arrays, node, token, ngram_hash)
         if child == NONE:
-            path[depth] = add_leaf(arrays, node, word & TOKEN_MASK, slot, weight)
-            return
+            path[depth] = add_leaf(arrays, node, token, slot, weight, ngram_hash)
+            return depth
         if is_leaf(arrays, child):
-            _make_node(arrays, child, depth < len(path) - 1)
+            _make_node(arrays, child, ngram_hash, depth < len(path) - 1)
             entries[child, LINK] = path_of_next[depth - 1]
         count_child(arrays, child, weight)
         node = path[depth] = child
         slot = next_slot(arrays, slot)
+    return len(path) - 1
 
 
 @compiled
-def _make_node(arrays: TrieArrays, leaf: int, may_have_children: bool) -> None:
+def _make_node(arrays: TrieArrays, leaf: int, ngram_hash: int, may_have_children: bool) -> None:
     """Turn a leaf into a node, whose one child is the leaf's next token."""
     slot = next_slot(arrays, slot_of_leaf(arrays, leaf))
     arrays.entries[leaf, CHILD] = NONE
     word = arrays.ring[slot]
     if may_have_children and word >= 0:
-        add_leaf(arrays, leaf, word & TOKEN_MASK, slot, _weight_of(word))
+        token = word & TOKEN_MASK
+        add_leaf(arrays, leaf, token, slot, _weight_of(word), hash_with(ngram_hash, token))
         arrays.entries[leaf, TOTAL] = _weight_of(word)
     move_ahead_of_leaves(arrays, leaf)
 

@@ -35,7 +35,8 @@ LEAF_BASE: Final = -2
 # Columns of an entry's places in lists, which drafting seldom needs.
 PREV: Final = 0  # previous sibling; of the first sibling the last one
 CHAIN: Final = 1  # next entry of the same hash bucket, or of the free list, or NONE
-NUM_LISTS: Final = 2
+HASH: Final = 2  # of the n-gram, 32 bits
+NUM_LISTS: Final = 3
 
 # Words of the token ring that are not tokens, and the mark of a context token.
 SEPARATOR: Final = -1
@@ -104,6 +105,8 @@ def clear(arrays: TrieArrays) -> None:
     arrays.state[:] = 0
     arrays.entries[ROOT, :] = NONE
     arrays.entries[ROOT, COUNT] = arrays.entries[ROOT, TOTAL] = arrays.entries[ROOT, FOLLOWERS] = 0
+    arrays.lists[ROOT, :] = NONE
+    arrays.lists[ROOT, HASH] = 0
     arrays.buckets[:_FIRST_BUCKETS] = NONE
     arrays.state[FREE_ENTRY] = NONE
     arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from trie_service.children import find_child
+from trie_service.children import find_child, find_hashed_child
+from trie_service.ngram_table import hash_with
 from trie_service.trie_arrays import (
     CHAIN,
     CHILD,
@@ -97,6 +98,7 @@ def _check_entries(
             assert int(arrays.entries[entry, FOLLOWERS]) == sum(count > 0 for count in counts_below)
         if entry != ROOT:
             _check_link(arrays, entry, ngram)
+            _check_hash(arrays, entry, ngram)
         stack += [(child, (*ngram, int(arrays.entries[child, TOKEN]))) for child in children]
     assert covered == len(occurrences)
     return live
@@ -129,6 +131,14 @@ def _check_link(arrays: TrieArrays, entry: int, ngram: Ngram) -> None:
         suffix = find_child(arrays, suffix, token)
     assert link == suffix
     assert int(arrays.entries[link, CHILD]) > LEAF_BASE
+
+
+def _check_hash(arrays: TrieArrays, entry: int, ngram: Ngram) -> None:
+    """An entry is found by the hash of its n-gram."""
+    ngram_hash = 0
+    for token in ngram:
+        ngram_hash = hash_with(ngram_hash, token)
+    assert find_hashed_child(arrays, int(arrays.entries[entry, PARENT]), ngram[-1], ngram_hash) == entry
 
 
 def _check_leaf(arrays: TrieArrays, leaf: int, ngram: Ngram, occurrences: Counter[Ngram]) -> int:

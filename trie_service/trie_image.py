@@ -13,15 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from trie_service.children import (
-    find_child,
-    index_entry,
-    is_leaf,
-    prefetch_child,
-    set_num_buckets,
-    slot_of_leaf,
-)
+from trie_service.children import find_child, is_leaf, slot_of_leaf
 from trie_service.compiled import compiled
+from trie_service.ngram_table import hash_of, hash_with, index_entry, prefetch_bucket, set_num_buckets
 from trie_service.prefetch import prefetch_row
 from trie_service.trie_arrays import (
     CHILD,
@@ -205,16 +199,16 @@ def _prefetch_later(
     later = entry + 2 * _AHEAD
     if later >= len(parents):
         return
-    prefetch_child(arrays, parents[later], tokens[later])
     prefetch_row(arrays.ring, slots[later])
     if 0 <= parents[later] < entry:
+        prefetch_bucket(arrays, hash_with(hash_of(arrays, parents[later]), tokens[later]))
         prefetch_row(arrays.entries, arrays.entries[parents[later], LINK])
     later = entry + _AHEAD
     if 0 <= parents[later] < entry and slots[later] == NONE:
         link = arrays.entries[parents[later], LINK]
         if link != NONE:
             prefetch_row(arrays.entries, arrays.entries[link, CHILD])
-            prefetch_child(arrays, link, tokens[later])
+            prefetch_bucket(arrays, hash_with(hash_of(arrays, link), tokens[later]))
 
 
 @compiled
@@ -254,7 +248,7 @@ def _load_entry(
         arrays.lists[entry, PREV] = entry - 1
         entries[entry - 1, NEXT] = entry
     arrays.lists[entries[parent, CHILD], PREV] = entry
-    index_entry(arrays, entry)
+    index_entry(arrays, entry, hash_with(hash_of(arrays, parent), tokens[entry]))
 
 
 @compiled
