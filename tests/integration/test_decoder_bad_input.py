@@ -77,7 +77,10 @@ BAD_REQUESTS = [
     (asking(sampling=pb.SamplingParams(top_p=1.5)), "sampling.top_p 1.5 is not"),
     (asking(sampling=pb.SamplingParams(min_p=-1)), "sampling.min_p -1 is not"),
     (asking(sampling=pb.SamplingParams(repetition_penalty=0)), "sampling.repetition_penalty 0 is not"),
-    (asking(sampling=pb.SamplingParams(repetition_penalty=1e-40)), "sampling.repetition_penalty 9.99995e-41 is"),
+    (
+        asking(sampling=pb.SamplingParams(repetition_penalty=1e-40)),
+        "sampling.repetition_penalty 9.99995e-41 is",
+    ),
     (asking(sampling=pb.SamplingParams(logit_bias={5: math.nan})), "logit_bias of token 5 is nan"),
     (asking(sampling=pb.SamplingParams(logit_bias={VOCAB_SIZE: 1})), f"logit_bias: token {VOCAB_SIZE} is"),
     (asking(stop=pb.StopConditions(max_tokens=0)), "stop.max_tokens 0 is not at least 1"),
