@@ -82,7 +82,9 @@ class Calibration:
         self, source: Source, orders: Int32Array, counts: Int32Array, totals: Int32Array
     ) -> npt.NDArray[np.int64]:
         first = int(source) * self._prior[0].size
-        return first + _cells(orders, counts, totals, ORDER_CELLS, COUNT_CELLS)
+        places: npt.NDArray[np.int64] = _cells(orders, counts, totals, ORDER_CELLS, COUNT_CELLS)
+        places += first
+        return places
 
 
 @compiled
