@@ -53,6 +53,7 @@ from trie_service.trie_arrays import (
 )
 
 _AHEAD: Final = 4  # tokens
+_LIKELY_DEPTH: Final = 4  # of the n-grams of a token
 _NOWHERE: Final = -1
 _SEVERAL: Final = -2
 
@@ -115,6 +116,7 @@ def evict_oldest(arrays: TrieArrays, max_order: int) -> None:
     slot = state[TAIL]
     word = arrays.ring[slot]
     if word >= 0:
+        _prefetch_later(arrays, slot)
         _remove_occurrence(arrays, slot, max_order)
         state[NUM_TOKENS] -= _weight_of(word)
     elif word == SEPARATOR:
@@ -122,6 +124,15 @@ def evict_oldest(arrays: TrieArrays, max_order: int) -> None:
     state[TAIL] = next_slot(arrays, slot)
     state[TAIL_IS_CUT] = word >= 0
     state[NUM_WORDS] -= 1
+
+
+@compiled
+def _prefetch_later(arrays: TrieArrays, slot: int) -> None:
+    """Prepare for the removal of tokens a little after ``slot``."""
+    first = slot + 2 * _AHEAD
+    prefetch_prefix_buckets(arrays, arrays.ring[first : first + _LIKELY_DEPTH])
+    first = slot + _AHEAD
+    prefetch_prefixes(arrays, arrays.ring[first : first + _LIKELY_DEPTH])
 
 
 @compiled
