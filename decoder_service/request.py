@@ -14,6 +14,7 @@ from decoder_service.sampling import SamplingParams
 
 MAX_STOP_STRINGS = 16
 MAX_SEED = 2**64 - 1
+MIN_PENALTY = 0.01 * (1 - 2**-23)  # 0.01 as a client's float32 holds it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def _check_sampling(params: SamplingParams, limits: ModelLimits) -> None:
         (
             "repetition_penalty",
             params.repetition_penalty,
-            0.01 <= params.repetition_penalty <= 100,
+            MIN_PENALTY <= params.repetition_penalty <= 100,
             "between 0.01 and 100",
         ),
         ("seed", params.seed, 0 <= params.seed <= MAX_SEED, f"between 0 and {MAX_SEED}"),

@@ -69,9 +69,7 @@ def slot_of_leaf(arrays: TrieArrays, leaf: int) -> int:
 
 
 @compiled
-def add_leaf(
-    arrays: TrieArrays, parent: int, token: int, slot: int, count: int, ngram_hash: int
-) -> int:
+def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int, ngram_hash: int) -> int:
     """Make a child for an n-gram whose last token is in ring slot ``slot``; return its entry."""
     entries = arrays.entries
     leaf = _take_free_entry(arrays)

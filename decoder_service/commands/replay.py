@@ -18,11 +18,11 @@ from rich.table import Table
 from decoder_service.commands.index_client import IndexClient, index_client
 from decoder_service.commands.pair import LOOPBACK
 from decoder_service.commands.processes import Launch, running_services
-from decoder_service.traces import VOCAB_LIMIT, Answer, read_trace
 
 if TYPE_CHECKING:
     from decoder_service.replay import ReplayLimits, Tally
     from decoder_service.replay_index import ReplayIndex
+    from decoder_service.traces import Answer
 
 OnStep = Callable[[int], None]
 
@@ -67,6 +67,8 @@ def run_replay(options: ReplayOptions) -> None:
 
     Raises BadTrace for a file that cannot be read, ServiceFailed, ClientError or IndexFailed where the index fails.
     """
+    from decoder_service.traces import read_trace
+
     answers = {path: read_trace(path, options.limit) for path in options.traces}
     with _index_address(options) as address, _progress(answers) as on_step:
         tallies = {path: _replay_file(options, address, answers[path], on_step) for path in answers}
@@ -137,6 +139,7 @@ def _with_index(
 ) -> Tally:
     from decoder_service.replay import cold_replay
     from decoder_service.replay_index import FINGERPRINT, replay_index
+    from decoder_service.traces import VOCAB_LIMIT
 
     with index_client(address) as client:
         namespace = f"replay-{secrets.token_hex(8)}"

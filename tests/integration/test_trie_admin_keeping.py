@@ -44,8 +44,9 @@ def shown(run: Result) -> Any:
 
 def start_warm(replica: Replica, *arguments: object) -> subprocess.Popen[str]:
     words = ["--trie", replica.address, "warm", *map(str, arguments), "--fingerprint", "fp"]
+    heeding = ["env", "--default-signal=INT"]  # a shell has what it runs in the background ignore it
     return subprocess.Popen(
-        [sys.executable, "-m", "trie_service.admin", *words],
+        [*heeding, sys.executable, "-m", "trie_service.admin", *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
