@@ -59,7 +59,6 @@ class Follower:
     async def _look_around(self) -> None:
         """Notice what no entry of a log would tell."""
         if await self._index.namespaces.store_changed():
-            log.warning("the store was emptied: memory is kept", store=self._store.description)
             await self._reconcile()
         await self._index.namespaces.refresh_trimmed()
 

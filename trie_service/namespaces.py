@@ -135,6 +135,8 @@ class Namespaces:
         """
         async with self._registry_lock:
             registry = await self._store.registry()
+            if self._store_id not in ("", registry.store_id):
+                log.warning("the store was emptied: memory is kept", store=self._store.description)
             if missing := await self._missing(registry):
                 await self._restore(missing)
                 registry = await self._store.registry()
