@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 DECAY: Final = 0.95  # of the past, at every step
-PRIOR: Final = 4.0  # accepted nodes that were promised and kept before the first step
+PRIOR: Final = 1.0  # accepted nodes that were promised and kept before the first step
 
 
 class Trust:
