@@ -36,7 +36,7 @@ test: $(READY) ## Run all tests but the full runs of make verify. PYTEST_ARGS="-
 	$(BIN)/python -m pytest tests --ignore tests/verify -m "not slow" $(PYTEST_ARGS)
 
 unit: $(READY) ## Run the unit tests: no model, no server, under a minute.
-	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit -n 3 --dist worksteal $(PYTEST_ARGS)
 
 integration: $(READY) ## Run the integration tests.
 	$(BIN)/python -m pytest tests/integration $(PYTEST_ARGS)
