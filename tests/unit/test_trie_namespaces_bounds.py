@@ -1,0 +1,105 @@
+"""Bounds of namespaces and of the service, over a store in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from index_replicas import CHAT, OPTIONS, draft, learn, replica, until
+from namespace_checks import COPY, MIB, digests, holds
+
+from trie_service.errors import InvalidArgumentError, ResourceExhaustedError
+from trie_service.index import DraftIndex
+from trie_service.limits import ServiceLimits
+from trie_service.memory_store import MemoryStore
+from trie_service.namespace import NamespaceLimits, NamespaceRecord, NamespaceRef
+
+
+async def test_limits_of_a_namespace_change_at_every_replica_while_it_runs() -> None:
+    store, options = MemoryStore(), replace(OPTIONS, limits=ServiceLimits(max_bytes=4 * MIB))
+    rng = np.random.default_rng(2)
+    async with replica(store, options) as one, replica(store, options) as other:
+        await learn(one, *(rng.integers(0, 9999, 250).tolist() for _ in range(200)))
+        await other.reader.until_caught_up(await record_at(other))
+        full = (await other.namespaces.describe(CHAT)).stats.num_bytes
+        assert full > MIB
+        view = await one.namespaces.update(CHAT, NamespaceLimits(max_bytes=MIB))
+        assert view.record.limits.max_bytes == MIB
+        for index in (one, other):
+            memory = index.namespaces.memory_of(CHAT)
+            await until(lambda memory=memory: memory.stats().num_bytes <= MIB)  # type: ignore[misc]
+            assert memory.record.limits.max_bytes == MIB
+            assert memory.stats().num_evicted_tokens > 0
+        assert len(await digests(one, other)) == 1
+        await learn(one, [20_001, 20_002, 20_003])
+        await until(holds(other, 20_001, drafts=[20_002, 20_003]))
+        with pytest.raises(InvalidArgumentError, match="max_bytes"):
+            await one.namespaces.update(CHAT, NamespaceLimits(max_bytes=5 * MIB))
+
+
+async def record_at(index: DraftIndex) -> NamespaceRecord:
+    await until(lambda: "chat" in {memory.record.name for memory in index.namespaces.all()})
+    return index.namespaces.memory_of(CHAT).record
+
+
+async def test_a_namespace_learns_no_faster_than_it_may() -> None:
+    async with replica(MemoryStore()) as index:
+        limits = NamespaceLimits(max_tokens_per_second=1)
+        await index.namespaces.create(NamespaceRecord.new(CHAT, 100, limits))
+        await learn(index, [1] * 10)
+        with pytest.raises(ResourceExhaustedError, match="too fast") as caught:
+            await learn(index, [1] * 5)
+        assert caught.value.retry_after_s == pytest.approx(5, abs=0.5)
+        await index.namespaces.update(CHAT, NamespaceLimits())
+        await learn(index, [1] * 500)
+
+
+async def test_text_expires_at_every_replica_and_stays_expired_after_a_start() -> None:
+    store = MemoryStore()
+    async with replica(store) as one, replica(store) as other:
+        await one.namespaces.create(NamespaceRecord.new(CHAT, 100, NamespaceLimits(text_ttl_s=1)))
+        await learn(one, [1, 2])
+        await until(holds(other, 1, drafts=[2]))
+        await until(holds(one, 1, drafts=[]))
+        await until(holds(other, 1, drafts=[]))
+        stats = (await other.namespaces.describe(CHAT)).stats
+        assert (stats.num_tokens, stats.num_evicted_tokens) == (2, 2)
+        await learn(one, [3, 4])
+        await until(holds(other, 3, drafts=[4]))
+        async with replica(store) as late:
+            await until(holds(late, 1, drafts=[]))
+
+
+async def test_there_are_no_more_namespaces_than_the_service_allows() -> None:
+    options = replace(OPTIONS, limits=ServiceLimits(max_bytes=MIB, max_namespaces=2))
+    async with replica(MemoryStore(), options) as index:
+        await index.namespaces.create(NamespaceRecord.new(CHAT, 10))
+        await learn(index, [1], ref=COPY)
+        with pytest.raises(ResourceExhaustedError, match="there are 2, and 2 are allowed"):
+            await learn(index, [1], ref=NamespaceRef("third", "fp"))
+        with pytest.raises(ResourceExhaustedError):
+            await index.mover.copy(CHAT, "third")
+        await index.namespaces.create(NamespaceRecord.new(CHAT, 10))
+        await index.namespaces.delete(COPY)
+        await learn(index, [1], ref=NamespaceRef("third", "fp"))
+
+
+async def test_when_the_service_is_full_the_largest_gives_way_and_gets_more_again_later() -> None:
+    limits = ServiceLimits(max_bytes=8 * MIB, max_total_bytes=3 * MIB)
+    rng = np.random.default_rng(3)
+    async with replica(MemoryStore(), replace(OPTIONS, limits=limits)) as index:
+        await learn(index, [1, 2, 3], name="small", ref=COPY)
+        for _ in range(20):
+            await learn(index, *(rng.integers(0, 9999, 250).tolist() for _ in range(40)))
+            await index.reader.until_caught_up(index.namespaces.memory_of(CHAT).record)
+            total = sum(memory.stats().num_bytes for memory in index.namespaces.all())
+            assert total <= 1.1 * limits.max_total_bytes
+        assert draft(index, 1, 2, ref=COPY) == [3]
+        large = index.namespaces.memory_of(CHAT)
+        assert large.stats().num_evicted_tokens > 0
+        assert large.text.max_bytes < limits.max_bytes
+        await index.namespaces.delete(CHAT)
+        await learn(index, [1, 2, 3])
+        await until(holds(index, 1, 2, drafts=[3]))
+        assert index.namespaces.memory_of(CHAT).text.max_bytes == limits.max_bytes
