@@ -123,7 +123,7 @@ class NamespaceCollector(Collector):
         for name in self._labelled - names:
             self._merge_into_other(self._totals.pop(name))
         self._labelled &= names
-        waiting = [memory for memory in memories if memory.record.name not in self._labelled]
+        waiting = [memory for memory in memories if memory.record.name not in self._labelled | {OTHER}]
         waiting.sort(key=_activity, reverse=True)
         for memory in waiting[: self._max_labels - len(self._labelled)]:
             self._labelled.add(memory.record.name)

@@ -97,3 +97,16 @@ async def test_there_are_never_more_labels_than_allowed(max_labels: int) -> None
         collector = NamespaceCollector(index, max_labels)
         await learned(index, [f"n{number}" for number in range(10)])
         assert len(labels_of(scraped(collector))) == max_labels + 1
+
+
+async def test_a_namespace_that_is_called_other_is_one_of_the_others() -> None:
+    async with replica(MemoryStore()) as index:
+        collector = NamespaceCollector(index, max_labels=2)
+        await learned(index, ["other", "a"])
+        found = scraped(collector)
+        assert found["learned_tokens_total", "other"] == 3
+        await index.namespaces.delete(NamespaceRef("other"))
+        await learned(index, ["b"])
+        again = scraped(collector)
+        assert labels_of(again) == {"a", "b", "other"}
+        assert again["learned_tokens_total", "other"] == 3
