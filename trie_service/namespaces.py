@@ -270,11 +270,10 @@ class Namespaces:
         """Memories of namespaces that the store should have."""
         known = {record.name for record in registry.records}
         missing = [memory for memory in self.all() if memory.record.name not in known]
-        if self._store_id in ("", registry.store_id):
-            return [memory for memory in missing if not await self._store.was_deleted(memory.record)]
-        for memory in self.all():
-            await memory.rewind(Stored())
-        return missing
+        if self._store_id not in ("", registry.store_id):
+            for memory in self.all():
+                await memory.rewind(Stored())
+        return [memory for memory in missing if not await self._store.was_deleted(memory.record)]
 
     async def _restore(self, memories: Sequence[NamespaceMemory]) -> None:
         """Make namespaces known to the store again; the logs there are new ones.

@@ -13,6 +13,7 @@ from trie_service.follow import Follower
 from trie_service.index import DraftIndex
 from trie_service.namespace import NamespaceRecord
 from trie_service.service import compile_index
+from trie_service.serving import ServingState
 from trie_service.snapshot import Snapshot
 from trie_service.snapshot_policy import SnapshotPolicy
 
@@ -111,6 +112,24 @@ async def test_a_namespace_that_was_deleted_is_not_restored() -> None:
         await until(lambda: drafted(one, (1, 2)) and drafted(other, (1, 2)))
         await one.namespaces.delete(CHAT)
         await until(lambda: other.namespaces.all() == [])
+        assert (await store.registry()).records == ()
+
+
+async def test_a_namespace_deleted_after_the_store_was_emptied_is_not_restored_by_a_slow_replica() -> None:
+    store = BreakableStore()
+    slow = DraftIndex(store, OPTIONS)
+    async with replica(store) as one:
+        await learn(one, [1, 2])
+        await until(lambda: drafted(one, (1, 2)))
+        await Follower(store, slow).catch_up()
+        slow.serving.state = ServingState.SERVING
+        assert drafted(slow, (1, 2))
+        store.empty()
+        await one.namespaces.reconcile()
+        assert drafted(one, (1, 2))
+        await one.namespaces.delete(CHAT)
+        await slow.namespaces.reconcile()
+        assert slow.namespaces.all() == []
         assert (await store.registry()).records == ()
 
 
