@@ -64,12 +64,12 @@ class NamespaceMemory:
         self.limits = limits
         self.position = START
         self.lock = asyncio.Lock()
-        self.is_busy = False  # its log is not to be read for now
         self.is_partial = False  # text was lost with a damaged snapshot
         self.is_ahead = False  # it may hold text that the store has lost since
         self.text = HeldText(max_order=max_order, max_bytes=limits.max_bytes)
         self.lookups_by_order = [0] * (max_order + 1)  # [longest match]
         self._max_order = max_order
+        self._num_long_copies = 0
         self._applied = 0  # number of the newest applied entry
         self._stored = Stored()
         self._lag_s = 0.0
@@ -92,6 +92,11 @@ class NamespaceMemory:
         memory.text.num_learned_tokens = memory._learned.num_tokens
         memory.text.num_forgotten_tokens = memory._learned.num_forgotten_tokens
         return memory
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its log is not to be read for now."""
+        return self._num_long_copies > 0
 
     async def snapshot(self) -> Snapshot:
         """Copy all that is held; learning waits meanwhile, drafts do not."""
@@ -226,12 +231,13 @@ class NamespaceMemory:
     @asynccontextmanager
     async def _held_still(self) -> AsyncIterator[None]:
         """Nothing is learned meanwhile. While that may last, the logs of other namespaces are read on."""
-        self.is_busy = self.text.trie.num_words > MANY_WORDS
+        is_long = self.text.trie.num_words > MANY_WORDS
+        self._num_long_copies += is_long
         try:
             async with self.lock:
                 yield
         finally:
-            self.is_busy = False
+            self._num_long_copies -= is_long
 
     def _insert(self, sequence: TokenSequence, appended_ms: int) -> Iterator[int]:
         is_new = not self.text.holds(sequence.sequence_id)
