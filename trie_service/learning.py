@@ -111,28 +111,42 @@ class Learner:
         sequence_id = item.sequence_id or uuid4().hex
         vocab_size = memory.record.vocab_size
         sequence = TokenSequence.checked(sequence_id, item.tokens, item.context_len, vocab_size)
-        self.rates.admit(memory.record, sequence.num_learned)
         batch.add(memory.record, sequence)
         return sequence
 
     async def _append(self, batch: LearnBatch) -> None:
         for record, sequences in batch.sequences.items():
             self.serving.require_store()
+            num_tokens = sum(each.num_learned for each in sequences)
+            self.rates.admit(self._newest(record), num_tokens)
+            num_new = 0
             try:
-                await self._write(record, sequences)
-            except NamespaceNotFoundError:
-                await self.namespaces.reconcile()
-                await self._append_again(record, sequences)
+                num_new = await self._append_to(record, sequences)
+            finally:  # a call that is repeated would get nowhere if what the log has already counted again
+                self.rates.give_back(record, num_tokens - num_new)
 
-    async def _write(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
+    def _newest(self, record: NamespaceRecord) -> NamespaceRecord:
+        """The record with the limits of now."""
+        memory = self.namespaces.find(record)
+        return record if memory is None else memory.record
+
+    async def _append_to(self, record: NamespaceRecord, sequences: Sequence[TokenSequence]) -> int:
         try:
-            await self.store.append(record, items)
+            return await self._write(record, sequences)
+        except NamespaceNotFoundError:
+            await self.namespaces.reconcile()
+            return await self._append_again(record, sequences)
+
+    async def _write(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> int:
+        try:
+            num_new = await self.store.append(record, items)
         except StoreFullError:
             self.serving.note_room(is_full=True)
             raise
         self.serving.note_room(is_full=False)
+        return num_new
 
-    async def _append_again(self, gone: NamespaceRecord, sequences: Sequence[TokenSequence]) -> None:
+    async def _append_again(self, gone: NamespaceRecord, sequences: Sequence[TokenSequence]) -> int:
         """Learn into the namespace that took the place of a deleted one, if the tokens mean the same there."""
         try:
             record = self.namespaces.memory_of(NamespaceRef(gone.name)).record
@@ -141,7 +155,7 @@ class Learner:
         record.check_fingerprint(gone.fingerprint)
         for sequence in sequences:
             sequence.check_vocabulary(record.vocab_size)
-        await self._write(record, sequences)
+        return await self._write(record, sequences)
 
     async def _memory_to_learn(self, ref: NamespaceRef) -> NamespaceMemory:
         try:

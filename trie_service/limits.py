@@ -65,8 +65,8 @@ class Rate:
         return max(0.0, (min(num_tokens, self._per_second * WINDOW_S) - self._level) / self._per_second)
 
     def take(self, num_tokens: int) -> None:
-        """Count tokens that are learned."""
-        self._level -= num_tokens
+        """Count tokens that are learned; fewer than none for those that were not, after all."""
+        self._level = min(self._per_second * WINDOW_S, self._level - num_tokens)
 
     def _refill(self) -> None:
         now = self._clock()
@@ -98,6 +98,12 @@ class LearningRates:
             raise ResourceExhaustedError("the service learns too fast", retry_after_s=wait_s)
         rate.take(num_tokens)
         self._total.take(num_tokens)
+
+    def give_back(self, record: NamespaceRecord, num_tokens: int) -> None:
+        """Count tokens no more that were admitted and not learned."""
+        if (rate := self._rates.get(record.name)) is not None:
+            rate.take(-num_tokens)
+        self._total.take(-num_tokens)
 
     def keep(self, names: set[str]) -> None:
         """Forget the rates of all other namespaces."""

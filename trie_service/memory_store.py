@@ -97,15 +97,15 @@ class MemoryStore:
         """Whether that incarnation was deleted."""
         return record.incarnation in self._deleted
 
-    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
+    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> int:
         """Append to a namespace's log."""
         namespace = self._existing(record)
-        for item in items:
-            self._append_one(namespace, item)
+        num_tokens = sum([self._append_one(namespace, item) for item in items])
         while len(namespace.recent_ids) > MAX_RECENT_IDS:
             del namespace.recent_ids[next(iter(namespace.recent_ids))]
         async with self._grew:
             self._grew.notify_all()
+        return num_tokens
 
     async def read(self, cursors: Cursors, wait_s: float) -> Batch:
         """Entries after the cursors."""
@@ -180,9 +180,9 @@ class MemoryStore:
         namespace.log[:] = kept
         return num_trimmed
 
-    def _append_one(self, namespace: _Namespace, item: TokenSequence | Forgotten) -> None:
+    def _append_one(self, namespace: _Namespace, item: TokenSequence | Forgotten) -> int:
         if item.sequence_id in namespace.recent_ids and isinstance(item, TokenSequence):
-            return
+            return 0
         namespace.num_appended += 1
         self._num_appended += 1
         number = namespace.num_appended
@@ -190,9 +190,10 @@ class MemoryStore:
         if isinstance(item, Forgotten):
             namespace.recent_ids.pop(item.sequence_id, None)
             namespace.log.append(LogEntry(position, number, forgotten=item.sequence_id))
-            return
+            return 0
         namespace.recent_ids[item.sequence_id] = None
         namespace.log.append(LogEntry(position, number, sequence=item))
+        return item.num_learned
 
     def _after(self, cursors: Cursors) -> Batch:
         logs: dict[NamespaceRecord, Sequence[LogEntry]] = {}

@@ -46,9 +46,10 @@ return 1
 # KEYS: meta, log, ids. ARGV: incarnation, bound in bytes of the log, ids kept, then of each item the id,
 # context length (or -1 for a sequence that is taken back) and tokens. The log is trimmed from its old end once
 # its tokens exceed the bound, which is that of a replica's memory: no memory under it can hold more text.
+# Answers the tokens appended, context not counted.
 APPEND: Final = """
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then return -1 end
-local bound, added, num = tonumber(ARGV[2]), 0, 0
+local bound, added, num, learned = tonumber(ARGV[2]), 0, 0, 0
 local last = tonumber(redis.call('HGET', KEYS[1], 'appended'))
 for i = 4, #ARGV, 3 do
   local id, context_len, tokens = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -61,9 +62,10 @@ for i = 4, #ARGV, 3 do
     redis.call('XADD', KEYS[2], '*', 'n', last + num, 'i', id, 'c', context_len, 't', tokens)
     redis.call('ZADD', KEYS[3], last + num, id)
     added = added + #tokens
+    learned = learned + #tokens / 4 - tonumber(context_len)
   end
 end
-if num == 0 then return last end
+if num == 0 then return 0 end
 redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -1 - tonumber(ARGV[3]))
 redis.call('HINCRBY', KEYS[1], 'appended', num)
 local held = redis.call('HINCRBY', KEYS[1], 'log_bytes', added)
@@ -76,7 +78,7 @@ for _, entry in ipairs(oldest) do
   dropped = dropped + size
 end
 if dropped > 0 then redis.call('HINCRBY', KEYS[1], 'log_bytes', -dropped) end
-return last + num
+return learned
 """
 
 # KEYS: meta, lease. ARGV: incarnation, owner, milliseconds. Answers a token, or 0.

@@ -155,12 +155,13 @@ class RedisStore:
         async with self._calling():
             return bool(await self._redis.exists(keys.deleted_key(record)))
 
-    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
-        """Append to a namespace's log, all or nothing, in one round trip."""
+    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> int:
+        """Append to a namespace's log, all or nothing, in one round trip; return the tokens appended."""
         arguments: list[str | int | bytes] = [self._max_log_bytes, MAX_RECENT_IDS]
         for item in items:
             arguments += log_words(item)
-        await self._run_on(scripts.APPEND, record, [keys.log_key(record), keys.ids_key(record)], arguments)
+        names = [keys.log_key(record), keys.ids_key(record)]
+        return int(await self._run_on(scripts.APPEND, record, names, arguments))
 
     async def read(self, cursors: Cursors, wait_s: float) -> Batch:
         """Entries after the cursors, a bounded number of each log; wait up to ``wait_s`` for the first."""

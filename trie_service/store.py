@@ -128,8 +128,8 @@ class Store(Protocol):
     async def was_deleted(self, record: NamespaceRecord) -> bool:
         """Whether that incarnation was deleted lately. One that is gone and was not deleted was lost."""
 
-    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> None:
-        """Append to a namespace's log, all or nothing.
+    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> int:
+        """Append to a namespace's log, all or nothing; return the tokens appended, context not counted.
 
         A sequence whose id is among the newest MAX_RECENT_IDS of the log, and was not forgotten since, is not
         appended again: a call whose answer was lost may be repeated. Raises NamespaceNotFoundError where that

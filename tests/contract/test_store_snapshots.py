@@ -212,10 +212,13 @@ async def test_a_sequence_id_is_learned_once_until_it_is_forgotten(store: Store)
     await store.append(record, [sequence_of(1, sequence_id="x"), sequence_of(1, sequence_id="x")])
     await store.append(record, [sequence_of(1, sequence_id="x"), sequence_of(2, sequence_id="y")])
     await store.append(record, [Forgotten("x"), sequence_of(1, sequence_id="x")])
+    again = [sequence_of(1, sequence_id="x"), sequence_of(5, 6, 7, context_len=1, sequence_id="z")]
+    assert await store.append(record, again) == 2
+    assert await store.append(record, again) == 0
     entries = await read_log(store, record)
     names = [entry.forgotten or entry.sequence.sequence_id for entry in entries if entry.is_readable]
-    assert names == ["x", "y", "x", "x"]
-    assert [entry.number for entry in entries] == [1, 2, 3, 4]
+    assert names == ["x", "y", "x", "x", "z"]
+    assert [entry.number for entry in entries] == [1, 2, 3, 4, 5]
     assert entries[2].forgotten == "x"
     assert entries[2].sequence is None
 

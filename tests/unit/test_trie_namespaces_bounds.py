@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,25 @@ import pytest
 from index_replicas import CHAT, OPTIONS, draft, learn, replica, until
 from namespace_checks import COPY, MIB, digests, holds
 
-from trie_service.errors import InvalidArgumentError, ResourceExhaustedError
+from trie_service.errors import InvalidArgumentError, ResourceExhaustedError, StoreUnavailableError
 from trie_service.index import DraftIndex
-from trie_service.limits import ServiceLimits
+from trie_service.learning import LearnItem
+from trie_service.limits import LearningRates, ServiceLimits
 from trie_service.memory_store import MemoryStore
 from trie_service.namespace import NamespaceLimits, NamespaceRecord, NamespaceRef
+from trie_service.sequence import Forgotten, TokenSequence
+
+
+class RefusingStore(MemoryStore):
+    """A store that can refuse what is to be learned."""
+
+    refuses = False
+
+    async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> int:
+        """Refuse where it does."""
+        if self.refuses:
+            raise StoreUnavailableError("refused")
+        return await super().append(record, items)
 
 
 async def test_limits_of_a_namespace_change_at_every_replica_while_it_runs() -> None:
@@ -103,3 +118,38 @@ async def test_when_the_service_is_full_the_largest_gives_way_and_gets_more_agai
         await learn(index, [1, 2, 3])
         await until(holds(index, 1, 2, drafts=[3]))
         assert index.namespaces.memory_of(CHAT).text.max_bytes == limits.max_bytes
+
+
+async def test_a_call_that_was_refused_for_its_rate_succeeds_when_it_is_repeated() -> None:
+    now = 0.0
+    async with replica(MemoryStore()) as index:
+        index.learner = replace(index.learner, rates=LearningRates(OPTIONS.limits, lambda: now))
+        record = NamespaceRecord.new(CHAT, 100, NamespaceLimits(max_tokens_per_second=1))
+        await index.namespaces.create(record)
+
+        async def items() -> AsyncIterator[LearnItem]:
+            for number in range(600):
+                yield LearnItem(CHAT, str(number), np.array([number % 100, 1], dtype=np.int64), 0)
+
+        while True:
+            try:
+                assert (await index.learner.learn(items())).num_tokens == 1200
+                break
+            except ResourceExhaustedError as error:
+                now += (error.retry_after_s or 0.0) + 1e-6
+                await index.reader.until_caught_up(record)
+        assert now <= 1200
+
+
+async def test_what_the_store_did_not_take_does_not_count_as_learned() -> None:
+    store = RefusingStore()
+    async with replica(store) as index:
+        await index.namespaces.create(
+            NamespaceRecord.new(CHAT, 100, NamespaceLimits(max_tokens_per_second=1))
+        )
+        store.refuses = True
+        for _ in range(3):
+            with pytest.raises(StoreUnavailableError):
+                await learn(index, [1] * 10)
+        store.refuses = False
+        await learn(index, [1] * 10)
