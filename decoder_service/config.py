@@ -14,12 +14,13 @@ from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from decoder_service.draft import LookaheadShape
 from decoder_service.embedded_model import EMBEDDED
 from decoder_service.errors import DecoderError
 from decoder_service.namespace import NAME_RULE, is_namespace_name
 
 ENV_PREFIX = "DRAFTWELL_DECODER_"
-SOURCE_NAMES = ("own", "index")
+SOURCE_NAMES = ("own", "index", "lookahead", "model")
 
 
 class ConfigError(DecoderError):
@@ -37,6 +38,14 @@ def _check_sources(value: str) -> str:
     unknown = [name for name in value.split(",") if name and name not in SOURCE_NAMES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no draft source; there are {', '.join(SOURCE_NAMES)}")
+    return value
+
+
+def _check_lookahead(value: str) -> str:
+    numbers = value.split(",")
+    if len(numbers) != 3 or not all(number.strip().isdecimal() for number in numbers):
+        raise ValueError(f"{value!r} is not W,N,G, for example 5,3,5")
+    LookaheadShape(*map(int, numbers))
     return value
 
 
@@ -68,6 +77,7 @@ class DecoderConfig(BaseSettings):
     # Of requests that do not say; empty: "default-" and the fingerprint's beginning.
     namespace: Annotated[str, AfterValidator(_check_namespace)] = ""
     drafts: Annotated[str, AfterValidator(_check_sources)] = "own,index"  # of requests that do not say
+    lookahead: Annotated[str, AfterValidator(_check_lookahead)] = "5,3,5"  # W,N,G of requests that do not say
     learn: bool = True  # whether the index learns outputs of requests that do not say
     draft_nodes: int = Field(24, ge=0, le=256)  # verified in one step, all requests together
     min_probability: float = Field(0.02, ge=0.0, le=1.0)  # of a draft node's path
@@ -82,6 +92,11 @@ class DecoderConfig(BaseSettings):
     threads: int = Field(0, ge=0, le=1024)  # 0: torch's default
     stop_grace_s: float = Field(5.0, ge=0.0, le=600.0)  # for requests in flight
     log_format: Literal["console", "json"] = "console"
+
+    @property
+    def lookahead_shape(self) -> LookaheadShape:
+        """W, N and G."""
+        return LookaheadShape(*map(int, self.lookahead.split(",")))
 
     @classmethod
     def load(cls, flags: Mapping[str, object]) -> DecoderConfig:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from draftwell.decoder.v1 import decoder_pb2 as pb
 
-from decoder_service.draft import Source
+from decoder_service.draft import LookaheadShape, Source
 from decoder_service.errors import InvalidRequestError
 from decoder_service.forest import Int32Array
 from decoder_service.namespace import NAME_RULE, is_namespace_name
@@ -29,13 +29,20 @@ from decoder_service.request import (
 from decoder_service.sampling import SamplingParams
 from decoder_service.tokens import Tokenizer
 
-SOURCE_NAMES = {Source.OWN: "own", Source.INDEX: "index"}
+SOURCE_NAMES = {
+    Source.OWN: "own",
+    Source.INDEX: "index",
+    Source.LOOKAHEAD: "lookahead",
+    Source.DRAFT_MODEL: "model",
+}
 SOURCES = {name: source for source, name in SOURCE_NAMES.items()}
 
 _WIRE_SOURCES = {
     Source.MODEL: pb.TOKEN_SOURCE_MODEL,
     Source.OWN: pb.TOKEN_SOURCE_OWN,
     Source.INDEX: pb.TOKEN_SOURCE_INDEX,
+    Source.LOOKAHEAD: pb.TOKEN_SOURCE_LOOKAHEAD,
+    Source.DRAFT_MODEL: pb.TOKEN_SOURCE_DRAFT_MODEL,
 }
 _WIRE_REASONS = {
     FinishReason.STOP_TOKEN: pb.FINISH_REASON_STOP_TOKEN,
@@ -54,6 +61,7 @@ class Defaults:
     namespace: str
     learn: bool
     max_tokens: int
+    lookahead: LookaheadShape
 
 
 def request_of(
@@ -120,7 +128,9 @@ def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
     options = message.drafts
     learn = options.learn if options.HasField("learn") else defaults.learn
     if not message.HasField("drafts"):
-        return DraftChoice(defaults.sources, defaults.draft_nodes, defaults.namespace, learn)
+        return DraftChoice(
+            defaults.sources, defaults.draft_nodes, defaults.namespace, learn, defaults.lookahead
+        )
     unknown = [name for name in options.sources if name not in SOURCES]
     if unknown:
         raise InvalidRequestError(
@@ -130,7 +140,25 @@ def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
         raise InvalidRequestError(f"drafts.namespace {options.namespace[:140]!r} is not {NAME_RULE}")
     max_nodes = options.max_nodes if options.HasField("max_nodes") else defaults.draft_nodes
     sources = frozenset(SOURCES[name] for name in options.sources) if max_nodes else frozenset()
-    return DraftChoice(sources, max_nodes, options.namespace or defaults.namespace, learn)
+    lookahead = _lookahead_of(options.lookahead, defaults.lookahead)
+    most = min(max_nodes, defaults.draft_nodes)
+    if Source.LOOKAHEAD in sources and lookahead.num_rows > most:
+        raise InvalidRequestError(
+            f"drafts.lookahead: window {lookahead.width} and ngram {lookahead.ngram_len} take "
+            f"{lookahead.num_rows} rows a step; at most {most} are allowed"
+        )
+    return DraftChoice(sources, max_nodes, options.namespace or defaults.namespace, learn, lookahead)
+
+
+def _lookahead_of(message: pb.Lookahead, default: LookaheadShape) -> LookaheadShape:
+    try:
+        return LookaheadShape(
+            message.window if message.HasField("window") else default.width,
+            message.ngram if message.HasField("ngram") else default.ngram_len,
+            message.candidates if message.HasField("candidates") else default.num_candidates,
+        )
+    except ValueError as error:
+        raise InvalidRequestError(f"drafts.lookahead: {error}") from error
 
 
 def started_message(request: GenerationRequest) -> pb.GenerateResponse:

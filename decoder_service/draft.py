@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ class Source(IntEnum):
     MODEL = 1
     OWN = 2
     INDEX = 3
+    LOOKAHEAD = 4
+    DRAFT_MODEL = 5
 
 
 def _no_opinions() -> npt.NDArray[np.float32]:
@@ -57,6 +59,36 @@ class DraftTree:
 
 
 @dataclass(frozen=True, slots=True)
+class LookaheadShape:
+    """W, N and G of Lookahead decoding (Fu et al. 2024). Raises ValueError for a shape that makes no sense."""
+
+    width: int  # W, columns of the window
+    ngram_len: int  # N; 2 without candidates is Jacobi decoding
+    num_candidates: int  # G, n-grams kept for each first token
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ValueError(f"window {self.width} is not at least 1")
+        if self.ngram_len < 2:
+            raise ValueError(f"ngram {self.ngram_len} is not at least 2")
+        if self.num_candidates < 0:
+            raise ValueError(f"candidates {self.num_candidates} is negative")
+
+    @property
+    def num_levels(self) -> int:
+        """Levels of a full window."""
+        return self.ngram_len - 1
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a full window adds to a step."""
+        return self.width * self.num_levels - 1
+
+
+DEFAULT_LOOKAHEAD: Final = LookaheadShape(5, 3, 5)
+
+
+@dataclass(frozen=True, slots=True)
 class DraftAsk:
     """One request's question to a source: what may follow this text?"""
 
@@ -64,6 +96,7 @@ class DraftAsk:
     text: Int32Array  # [len], prompt and output, the newest token last
     max_nodes: int
     namespace: str  # of the index; other sources ignore it
+    lookahead: LookaheadShape = DEFAULT_LOOKAHEAD
 
 
 class DraftSource(Protocol):
@@ -81,17 +114,32 @@ class DraftSource(Protocol):
         """Forget what is kept for a request."""
 
 
+@runtime_checkable
+class WindowSource(DraftSource, Protocol):
+    """A source that also has rows of its own in a step, to see what the model says after them."""
+
+    def rows(self, ask: DraftAsk) -> tuple[Int32Array, Int32Array]:
+        """Tokens and parents of the rows, NO_PARENT for a child of the newest token.  # both [n]"""
+
+    def observe(self, request_id: int, newest: int, said: Int32Array, num_emitted: int) -> None:
+        """Take the argmax after the newest token and after each of ``rows``.  # said [n + 1]
+
+        ``num_emitted`` is how many tokens the step gave.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedDraft:
     """What one request will have verified in a step: nodes under its newest token.
 
-    Siblings hold different tokens.
+    Drafts come first, and those of siblings differ; then the window's rows, of which nothing is expected.
     """
 
     tokens: Int32Array  # [n]
     parents: Int32Array  # [n], -1: child of the newest token
     sources: npt.NDArray[np.int8]  # [n], Source of the better evidence
-    probabilities: npt.NDArray[np.float32]  # [n], of the path down to the node
+    probabilities: npt.NDArray[np.float32]  # [n], of the path down to the node; 0 for the window's rows
+    num_window_rows: int = 0
 
     @property
     def expected(self) -> float:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+import numpy as np
 import structlog
 import torch
 
 from decoder_service.accept import Acceptance, follow
-from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source
+from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source, WindowSource
 from decoder_service.errors import InternalError
 from decoder_service.forest import Forest
 from decoder_service.kv_cache import CacheFullError
@@ -22,6 +23,7 @@ from decoder_service.request import FailedEvent, GenerationRequest
 from decoder_service.sampling import argmax_rows
 from decoder_service.share import NO_DRAFT, Share, cut, hang_under, share_out
 from decoder_service.stream import Sink, Stream
+from decoder_service.window_rows import Rows, rows_within, with_rows
 
 log = structlog.get_logger()
 
@@ -64,6 +66,7 @@ class Engine:
         self._loaded = loaded
         self._model = loaded.model
         self._sources = sources
+        self._window = next((each for each in sources if isinstance(each, WindowSource)), None)
         self._planner = planner
         self._config = config
         self._learn = learn
@@ -108,8 +111,10 @@ class Engine:
             return
         parts = self._plan()
         output = self._model.forward([self._slot_step(part) for part in parts])
-        acceptances = self._accept(parts, output)
+        best = self._best(parts, output)
+        acceptances = self._accept(parts, output, best)
         self._commit(parts, acceptances, output)
+        self._tell_window(parts, acceptances, output, best)
         for part, acceptance in zip(parts, acceptances, strict=True):
             if isinstance(acceptance, Acceptance):
                 self._emit(part, acceptance)
@@ -151,7 +156,7 @@ class Engine:
         return share_out(self._running, self._config.prefill_rows)
 
     def _collect_drafts(self, shares: Sequence[Share]) -> dict[int, PlannedDraft]:
-        """The planned draft of each stream that emits in this step and wants one, by its number."""
+        """What each stream that emits in this step and wants drafts will have verified, by its number."""
         streams = _that_draft(shares)
         if streams != self._drafting:
             self._ask(shares)
@@ -165,6 +170,8 @@ class Engine:
                 trees[stream.number][source.source] = answer
         num_emitting = sum(share.is_complete for share in shares)
         budget = max(self._config.draft_nodes - max(num_emitting - 1, 0), 0)
+        windows = self._window_rows(streams, budget)
+        budget -= sum(len(tokens) for tokens, _ in windows.values())
         planned = self._planner.plan(
             list(trees.values()),
             budget,
@@ -172,10 +179,25 @@ class Engine:
             row_cost=self._config.row_cost,
             trusts=[stream.trust.value for stream in streams],
         )
-        return {
-            stream.number: cut(draft, stream.request.drafts.max_nodes, stream.room - 2)
-            for stream, draft in zip(streams, planned, strict=True)
-        }
+        drafts = {}
+        for stream, draft in zip(streams, planned, strict=True):
+            rows = windows.get(stream.number)
+            most = stream.request.drafts.max_nodes - (len(rows[0]) if rows else 0)
+            drafts[stream.number] = cut(draft, most, stream.room - 2)
+            if rows:
+                drafts[stream.number] = with_rows(drafts[stream.number], rows, Source.LOOKAHEAD)
+        return drafts
+
+    def _window_rows(self, streams: Sequence[Stream], budget: int) -> Mapping[int, Rows]:
+        """The window's rows of each stream that has one, by its number."""
+        if self._window is None:
+            return {}
+        asks = [
+            (self._draft_ask(stream), stream.room - 2)
+            for stream in streams
+            if Source.LOOKAHEAD in stream.request.drafts.sources
+        ]
+        return rows_within(self._window, asks, budget)
 
     def _ask(self, shares: Sequence[Share]) -> None:
         """Ask each source for the next step's drafts of the streams that want it."""
@@ -190,16 +212,21 @@ class Engine:
     def _draft_ask(self, stream: Stream) -> DraftAsk:
         drafts = stream.request.drafts
         max_nodes = min(self._config.draft_nodes, drafts.max_nodes)
-        return DraftAsk(stream.number, stream.text, max_nodes, drafts.namespace)
+        return DraftAsk(stream.number, stream.text, max_nodes, drafts.namespace, drafts.lookahead)
 
     def _slot_step(self, part: _Part) -> SlotStep:
         wanted = range(part.num_known - 1, len(part.forest)) if part.is_complete else ()
         return SlotStep(part.stream.slot, part.forest, wanted)
 
-    def _accept(self, parts: Sequence[_Part], output: StepLogits) -> list[Acceptance | Exception]:
-        """What each part yields, or what its own sampling raised: the other streams go on."""
+    def _best(self, parts: Sequence[_Part], output: StepLogits) -> list[int]:
+        """The argmax of every wanted row, where nobody needs more than that; else none."""
         is_greedy = all(part.stream.sampler.is_plain_greedy for part in parts)
-        best = argmax_rows(output.logits) if is_greedy and len(output.logits) else []
+        return argmax_rows(output.logits) if is_greedy and len(output.logits) else []
+
+    def _accept(
+        self, parts: Sequence[_Part], output: StepLogits, best: list[int]
+    ) -> list[Acceptance | Exception]:
+        """What each part yields, or what its own sampling raised: the other streams go on."""
         acceptances: list[Acceptance | Exception] = []
         for part, first in zip(parts, output.first_wanted, strict=True):
             try:
@@ -240,6 +267,26 @@ class Engine:
             for part, accepted in zip(parts, acceptances, strict=True)
         ]
         self._model.commit(output, kept)
+
+    def _tell_window(
+        self,
+        parts: Sequence[_Part],
+        acceptances: Sequence[Acceptance | Exception],
+        output: StepLogits,
+        best: list[int],
+    ) -> None:
+        """Let the window move on by what the model said in its rows."""
+        for part, acceptance, first in zip(parts, acceptances, output.first_wanted, strict=True):
+            num_rows = part.planned.num_window_rows
+            if self._window is None or not num_rows or isinstance(acceptance, Exception):
+                continue
+            end = first + 1 + len(part.planned)
+            rows = [first, *range(end - num_rows, end)]
+            said = [best[row] for row in rows] if best else argmax_rows(output.logits[rows])
+            newest = int(part.stream.text[-1])
+            self._window.observe(
+                part.stream.number, newest, np.array(said, dtype=np.int32), len(acceptance.tokens)
+            )
 
     def _emit(self, part: _Part, acceptance: Acceptance) -> None:
         if not part.is_complete:

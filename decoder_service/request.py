@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from decoder_service.draft import Source
+from decoder_service.draft import DEFAULT_LOOKAHEAD, LookaheadShape, Source
 from decoder_service.errors import InvalidRequestError
 from decoder_service.forest import Int32Array
 from decoder_service.sampling import SamplingParams
@@ -36,6 +36,7 @@ class DraftChoice:
     max_nodes: int
     namespace: str
     learn: bool
+    lookahead: LookaheadShape = DEFAULT_LOOKAHEAD
 
 
 @dataclass(frozen=True, slots=True)

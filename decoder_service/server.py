@@ -55,6 +55,9 @@ def run(  # noqa: PLR0913, PLR0917 - one argument an option
     drafts: Annotated[
         str | None, typer.Option(help="Draft sources of requests that do not say. [own,index]")
     ] = None,
+    lookahead: Annotated[
+        str | None, typer.Option(help="W,N,G of Lookahead decoding, where drafts name it. [5,3,5]")
+    ] = None,
     draft_nodes: Annotated[
         int | None, typer.Option(help="Most draft nodes verified in one step. [24]")
     ] = None,

@@ -24,6 +24,7 @@ from decoder_service.config import ConfigError, DecoderConfig
 from decoder_service.convert import SOURCES, Defaults
 from decoder_service.draft import DraftSource, Source
 from decoder_service.drafts.index import IndexConfig, IndexSource
+from decoder_service.drafts.lookahead import LookaheadSource
 from decoder_service.drafts.prompt import OwnTextSource
 from decoder_service.embedded_model import locate_model
 from decoder_service.engine import Engine, EngineConfig
@@ -140,15 +141,15 @@ class Drafting:
     def open(cls, config: DecoderConfig, loaded: LoadedModel) -> Drafting:
         """Sources as the settings name them; the index only where it has an address."""
         calibration = Calibration()
-        own = OwnTextSource(calibration)
+        sources: list[DraftSource] = [OwnTextSource(calibration), LookaheadSource()]
         if not config.trie:
-            return cls(calibration, [own], None, None, None)
+            return cls(calibration, sources, None, None, None)
         channel = open_index_channel(config.trie)
         vocab_size = loaded.model.vocab_size
         index_config = IndexConfig(loaded.fingerprint, vocab_size, deadline_s=config.draft_deadline_ms / 1000)
         index = IndexSource(channel, index_config)
         feedback = Feedback(channel, loaded.fingerprint, vocab_size)
-        return cls(calibration, [own, index], index, feedback, channel)
+        return cls(calibration, [*sources, index], index, feedback, channel)
 
     def engine(self, config: DecoderConfig, loaded: LoadedModel) -> Engine:
         """An engine that drafts from these sources."""
@@ -223,6 +224,12 @@ async def _listening(
 def _served_model(config: DecoderConfig, loaded: LoadedModel, report: SelfTestReport) -> ServedModel:
     model = loaded.model
     names = [name for name in config.drafts.split(",") if name and (name != "index" or config.trie)]
+    shape = config.lookahead_shape
+    if "lookahead" in names and shape.num_rows > config.draft_nodes:
+        raise ConfigError(
+            f"--lookahead (DRAFTWELL_DECODER_LOOKAHEAD): {config.lookahead!r} takes {shape.num_rows} rows a step, "
+            f"more than --draft-nodes {config.draft_nodes}"
+        )
     namespace = config.namespace or f"default-{loaded.fingerprint[:12]}"
     description = pb.GetModelResponse(
         name=loaded.name,
@@ -243,6 +250,7 @@ def _served_model(config: DecoderConfig, loaded: LoadedModel, report: SelfTestRe
         namespace,
         config.learn,
         config.default_max_tokens,
+        shape,
     )
     limits = ModelLimits(model.vocab_size, model.context_len)
     return ServedModel(description, Tokenizer(loaded.tokenizer), limits, defaults)

@@ -99,6 +99,9 @@ class Stream:
             if self.finish_reason is not None:
                 break
         kept = sources[: len(tokens)]
+        num_drafts = len(planned) - planned.num_window_rows
+        came_true = sum(node - num_pending < num_drafts for node in acceptance.nodes[1:])
+        self.trust.observe(planned.expected, min(came_true, len(kept)))
         self._count(kept, planned)
         return StepEvent(tokens, [*kept, *[Source.MODEL] * (len(tokens) - len(kept))], text, len(planned))
 
@@ -147,7 +150,6 @@ class Stream:
 
     def _count(self, accepted: list[Source], planned: PlannedDraft) -> None:
         stats = self.stats
-        self.trust.observe(planned.expected, len(accepted))
         stats.num_steps += 1
         stats.num_drafted += len(planned)
         stats.num_accepted += len(accepted)

@@ -30,7 +30,7 @@ from decoder_service.client.generation import (
     TokenSource,
     Usage,
 )
-from decoder_service.client.request import Drafts, Message, Prompt, Sampling, Stop, chat
+from decoder_service.client.request import Drafts, Lookahead, Message, Prompt, Sampling, Stop, chat
 from decoder_service.client.stream import GenerationStream
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "Generation",
     "GenerationStream",
     "InvalidRequest",
+    "Lookahead",
     "Message",
     "Model",
     "NotFound",

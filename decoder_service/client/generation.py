@@ -12,6 +12,8 @@ class TokenSource(StrEnum):
     MODEL = "model"
     OWN = "own"
     INDEX = "index"
+    LOOKAHEAD = "lookahead"
+    DRAFT_MODEL = "draft-model"
 
 
 class FinishReason(StrEnum):

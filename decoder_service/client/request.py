@@ -49,13 +49,23 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookahead:
+    """The shape of Lookahead decoding; None: the server's default."""
+
+    window: int | None = None  # W
+    ngram: int | None = None  # N; 2 with no candidates: Jacobi decoding
+    candidates: int | None = None  # G
+
+
+@dataclass(frozen=True, slots=True)
 class Drafts:
     """Where drafts come from and what they may cost. They change speed, never output."""
 
-    sources: tuple[str, ...] = ()  # of "own" and "index"; none: plain decoding
+    sources: tuple[str, ...] = ()  # of "own", "index", "lookahead" and "model"; none: plain decoding
     max_nodes: int | None = None  # a step
     namespace: str = ""  # of the index; empty: the server's default
     learn: bool | None = None  # whether the index learns the output
+    lookahead: Lookahead | None = None
 
     @classmethod
     def none(cls) -> Drafts:

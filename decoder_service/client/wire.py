@@ -25,6 +25,8 @@ _SOURCES = {
     pb.TOKEN_SOURCE_MODEL: TokenSource.MODEL,
     pb.TOKEN_SOURCE_OWN: TokenSource.OWN,
     pb.TOKEN_SOURCE_INDEX: TokenSource.INDEX,
+    pb.TOKEN_SOURCE_LOOKAHEAD: TokenSource.LOOKAHEAD,
+    pb.TOKEN_SOURCE_DRAFT_MODEL: TokenSource.DRAFT_MODEL,
 }
 _REASONS = {
     pb.FINISH_REASON_STOP_TOKEN: FinishReason.STOP_TOKEN,
@@ -98,6 +100,11 @@ def _drafts(drafts: Drafts) -> pb.DraftOptions:
     message = pb.DraftOptions(sources=drafts.sources, max_nodes=drafts.max_nodes, namespace=drafts.namespace)
     if drafts.learn is not None:
         message.learn = drafts.learn
+    if drafts.lookahead is not None:
+        shape = drafts.lookahead
+        message.lookahead.CopyFrom(
+            pb.Lookahead(window=shape.window, ngram=shape.ngram, candidates=shape.candidates)
+        )
     return message
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from decoder_service.client import ClientError, Drafts, Prompt, Sampling, Stop, Unreachable, chat
+from decoder_service.client import ClientError, Drafts, Lookahead, Prompt, Sampling, Stop, Unreachable, chat
 from decoder_service.client.client import DEFAULT_ADDRESS
 from decoder_service.commands.demo.command import DemoOptions, OutputDiffers, run_demo
 from decoder_service.commands.generate import GenerateOptions, run_generate
@@ -97,7 +97,10 @@ def generate(  # noqa: PLR0913 - one parameter an option
     repetition_penalty: Annotated[float | None, typer.Option(help="1: none.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same text.")] = None,
     drafts: Annotated[
-        str | None, typer.Option(help="own,index or one of them; none: plain decoding.")
+        str | None, typer.Option(help="Any of own,index,lookahead,model; none: plain decoding.")
+    ] = None,
+    lookahead: Annotated[
+        str | None, typer.Option(help="W,N,G of lookahead; N 2 and G 0 is Jacobi decoding.")
     ] = None,
     namespace: Annotated[str, typer.Option(help="Of the index. Default: the decoder's.")] = "",
     timeout: Annotated[float | None, typer.Option(help="Seconds until giving up.")] = None,
@@ -121,7 +124,7 @@ def generate(  # noqa: PLR0913 - one parameter an option
         prompt=_prompt(prompt, system, use_chat=use_chat),
         sampling=Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed),
         stop=Stop(max_tokens=max_tokens, strings=tuple(stop or ())),
-        drafts=_drafts(drafts, namespace),
+        drafts=_drafts(drafts, namespace, lookahead),
         timeout=timeout,
         show_drafts=show_drafts,
         as_json=as_json,
@@ -137,13 +140,22 @@ def _prompt(text: str, system: str | None, *, use_chat: bool) -> Prompt:
     return chat(given, system=system) if use_chat else given
 
 
-def _drafts(sources: str | None, namespace: str) -> Drafts | None:
+def _drafts(sources: str | None, namespace: str, lookahead: str | None) -> Drafts | None:
     if sources is None:
-        if namespace:
-            raise typer.BadParameter("--namespace needs --drafts")
+        if namespace or lookahead:
+            raise typer.BadParameter(f"{'--namespace' if namespace else '--lookahead'} needs --drafts")
         return None
     names = () if sources == "none" else tuple(name.strip() for name in sources.split(","))
-    return Drafts(sources=names, namespace=namespace)
+    return Drafts(sources=names, namespace=namespace, lookahead=_lookahead(lookahead))
+
+
+def _lookahead(value: str | None) -> Lookahead | None:
+    if value is None:
+        return None
+    numbers = value.split(",")
+    if len(numbers) != 3 or not all(number.strip().isdecimal() for number in numbers):
+        raise typer.BadParameter(f"{value!r} is not W,N,G, for example 5,3,5", param_hint="--lookahead")
+    return Lookahead(*map(int, numbers))
 
 
 @app.command()

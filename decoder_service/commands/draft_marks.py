@@ -10,7 +10,13 @@ from rich.text import Text
 from decoder_service.client import Client, Step, TokenSource
 from decoder_service.commands.token_text import Token, TokenText, TokenTexts
 
-STYLES = {TokenSource.MODEL: "", TokenSource.OWN: "black on green", TokenSource.INDEX: "black on cyan"}
+STYLES = {
+    TokenSource.MODEL: "",
+    TokenSource.OWN: "black on green",
+    TokenSource.INDEX: "black on cyan",
+    TokenSource.LOOKAHEAD: "black on yellow",
+    TokenSource.DRAFT_MODEL: "black on magenta",
+}
 _STEP_END = "▏"
 
 
@@ -20,7 +26,11 @@ def legend() -> Text:
         ("own", STYLES[TokenSource.OWN]),
         " from the request's own text, ",
         ("index", STYLES[TokenSource.INDEX]),
-        " from the draft index, the rest from the model alone; ",
+        " from the draft index, ",
+        ("lookahead", STYLES[TokenSource.LOOKAHEAD]),
+        " from its window, ",
+        ("draft-model", STYLES[TokenSource.DRAFT_MODEL]),
+        " from the draft model, the rest from the model alone; ",
         f"{_STEP_END} ends a step of several tokens",
     )
 

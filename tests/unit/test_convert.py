@@ -18,7 +18,7 @@ from decoder_service.convert import (
     started_message,
     step_message,
 )
-from decoder_service.draft import Source
+from decoder_service.draft import DEFAULT_LOOKAHEAD, LookaheadShape, Source
 from decoder_service.errors import InvalidRequestError
 from decoder_service.request import (
     DraftStats,
@@ -32,7 +32,7 @@ from decoder_service.request import (
 from decoder_service.tokens import Tokenizer
 
 LIMITS = ModelLimits(vocab_size=300, context_len=100)
-DEFAULTS = Defaults(frozenset({Source.OWN, Source.INDEX}), 24, "fleet", True, 50)
+DEFAULTS = Defaults(frozenset({Source.OWN, Source.INDEX}), 24, "fleet", True, 50, DEFAULT_LOOKAHEAD)
 
 
 class ByteTokenizer:
@@ -102,6 +102,28 @@ def test_what_a_request_says_of_drafts_is_taken() -> None:
     choice = converted(asking(drafts=options)).drafts
     assert (choice.sources, choice.max_nodes) == (frozenset({Source.INDEX}), 5)
     assert (choice.namespace, choice.learn) == ("mine", False)
+
+
+def test_a_shape_of_lookahead_keeps_the_defaults_that_it_does_not_name() -> None:
+    options = pb.DraftOptions(sources=["lookahead"], lookahead=pb.Lookahead(ngram=2, candidates=0))
+    choice = converted(asking(drafts=options)).drafts
+    assert choice.sources == {Source.LOOKAHEAD}
+    assert choice.lookahead == LookaheadShape(DEFAULT_LOOKAHEAD.width, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"lookahead": pb.Lookahead(window=0)}, "window 0"),
+        ({"lookahead": pb.Lookahead(ngram=1)}, "ngram 1"),
+        ({"lookahead": pb.Lookahead(window=15, ngram=5)}, "59 rows a step; at most 24"),
+        ({"max_nodes": 4}, "9 rows a step; at most 4"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused_by_name(fields: dict[str, object], named: str) -> None:
+    options = pb.DraftOptions(sources=["lookahead"], **fields)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match=f"drafts.lookahead: .*{named}"):
+        converted(asking(drafts=options))
 
 
 def test_no_length_exceeds_the_room_in_the_context() -> None:

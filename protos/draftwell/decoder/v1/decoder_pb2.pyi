@@ -12,6 +12,8 @@ class TokenSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOKEN_SOURCE_MODEL: _ClassVar[TokenSource]
     TOKEN_SOURCE_OWN: _ClassVar[TokenSource]
     TOKEN_SOURCE_INDEX: _ClassVar[TokenSource]
+    TOKEN_SOURCE_LOOKAHEAD: _ClassVar[TokenSource]
+    TOKEN_SOURCE_DRAFT_MODEL: _ClassVar[TokenSource]
 
 class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -19,14 +21,18 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISH_REASON_STOP_TOKEN: _ClassVar[FinishReason]
     FINISH_REASON_STOP_STRING: _ClassVar[FinishReason]
     FINISH_REASON_LENGTH: _ClassVar[FinishReason]
+    FINISH_REASON_ABORTED: _ClassVar[FinishReason]
 TOKEN_SOURCE_UNSPECIFIED: TokenSource
 TOKEN_SOURCE_MODEL: TokenSource
 TOKEN_SOURCE_OWN: TokenSource
 TOKEN_SOURCE_INDEX: TokenSource
+TOKEN_SOURCE_LOOKAHEAD: TokenSource
+TOKEN_SOURCE_DRAFT_MODEL: TokenSource
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP_TOKEN: FinishReason
 FINISH_REASON_STOP_STRING: FinishReason
 FINISH_REASON_LENGTH: FinishReason
+FINISH_REASON_ABORTED: FinishReason
 
 class ChatMessage(_message.Message):
     __slots__ = ("role", "content")
@@ -87,17 +93,29 @@ class StopConditions(_message.Message):
     ignore_eos: bool
     def __init__(self, max_tokens: _Optional[int] = ..., min_tokens: _Optional[int] = ..., strings: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., ignore_eos: bool = ...) -> None: ...
 
+class Lookahead(_message.Message):
+    __slots__ = ("window", "ngram", "candidates")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    NGRAM_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    window: int
+    ngram: int
+    candidates: int
+    def __init__(self, window: _Optional[int] = ..., ngram: _Optional[int] = ..., candidates: _Optional[int] = ...) -> None: ...
+
 class DraftOptions(_message.Message):
-    __slots__ = ("sources", "max_nodes", "namespace", "learn")
+    __slots__ = ("sources", "max_nodes", "namespace", "learn", "lookahead")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     MAX_NODES_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     LEARN_FIELD_NUMBER: _ClassVar[int]
+    LOOKAHEAD_FIELD_NUMBER: _ClassVar[int]
     sources: _containers.RepeatedScalarFieldContainer[str]
     max_nodes: int
     namespace: str
     learn: bool
-    def __init__(self, sources: _Optional[_Iterable[str]] = ..., max_nodes: _Optional[int] = ..., namespace: _Optional[str] = ..., learn: bool = ...) -> None: ...
+    lookahead: Lookahead
+    def __init__(self, sources: _Optional[_Iterable[str]] = ..., max_nodes: _Optional[int] = ..., namespace: _Optional[str] = ..., learn: bool = ..., lookahead: _Optional[_Union[Lookahead, _Mapping]] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("token_ids",)
@@ -106,7 +124,7 @@ class Resume(_message.Message):
     def __init__(self, token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("request_id", "text", "chat", "token_ids", "sampling", "stop", "drafts", "resume")
+    __slots__ = ("request_id", "text", "chat", "token_ids", "sampling", "stop", "drafts", "resume", "n", "echo", "logprobs", "priority")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +133,10 @@ class GenerateRequest(_message.Message):
     STOP_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    N_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     text: str
     chat: Chat
@@ -123,29 +145,57 @@ class GenerateRequest(_message.Message):
     stop: StopConditions
     drafts: DraftOptions
     resume: Resume
-    def __init__(self, request_id: _Optional[str] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ..., stop: _Optional[_Union[StopConditions, _Mapping]] = ..., drafts: _Optional[_Union[DraftOptions, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+    n: int
+    echo: bool
+    logprobs: int
+    priority: int
+    def __init__(self, request_id: _Optional[str] = ..., text: _Optional[str] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., sampling: _Optional[_Union[SamplingParams, _Mapping]] = ..., stop: _Optional[_Union[StopConditions, _Mapping]] = ..., drafts: _Optional[_Union[DraftOptions, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., n: _Optional[int] = ..., echo: bool = ..., logprobs: _Optional[int] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class Started(_message.Message):
-    __slots__ = ("request_id", "num_prompt_tokens", "seed")
+    __slots__ = ("request_id", "num_prompt_tokens", "seed", "prompt_token_ids", "prompt_text")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     num_prompt_tokens: int
     seed: int
-    def __init__(self, request_id: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., seed: _Optional[int] = ...) -> None: ...
+    prompt_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    prompt_text: str
+    def __init__(self, request_id: _Optional[str] = ..., num_prompt_tokens: _Optional[int] = ..., seed: _Optional[int] = ..., prompt_token_ids: _Optional[_Iterable[int]] = ..., prompt_text: _Optional[str] = ...) -> None: ...
+
+class TokenLogprob(_message.Message):
+    __slots__ = ("token_id", "logprob")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    token_id: int
+    logprob: float
+    def __init__(self, token_id: _Optional[int] = ..., logprob: _Optional[float] = ...) -> None: ...
+
+class Logprobs(_message.Message):
+    __slots__ = ("logprob", "top")
+    LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    TOP_FIELD_NUMBER: _ClassVar[int]
+    logprob: float
+    top: _containers.RepeatedCompositeFieldContainer[TokenLogprob]
+    def __init__(self, logprob: _Optional[float] = ..., top: _Optional[_Iterable[_Union[TokenLogprob, _Mapping]]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("token_ids", "text", "sources", "num_drafted")
+    __slots__ = ("token_ids", "text", "sources", "num_drafted", "index", "logprobs")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     text: str
     sources: _containers.RepeatedScalarFieldContainer[TokenSource]
     num_drafted: int
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[TokenSource, str]]] = ..., num_drafted: _Optional[int] = ...) -> None: ...
+    index: int
+    logprobs: _containers.RepeatedCompositeFieldContainer[Logprobs]
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[TokenSource, str]]] = ..., num_drafted: _Optional[int] = ..., index: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[Logprobs, _Mapping]]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("num_prompt_tokens", "num_output_tokens")
@@ -196,7 +246,7 @@ class Timings(_message.Message):
     def __init__(self, queued_ms: _Optional[float] = ..., prefill_ms: _Optional[float] = ..., decode_ms: _Optional[float] = ..., draft_wait_ms: _Optional[float] = ..., draft_wait_p50_ms: _Optional[float] = ..., draft_wait_max_ms: _Optional[float] = ...) -> None: ...
 
 class Finished(_message.Message):
-    __slots__ = ("reason", "matched_string", "matched_token_id", "text", "usage", "drafts", "timings", "warnings")
+    __slots__ = ("reason", "matched_string", "matched_token_id", "text", "usage", "drafts", "timings", "warnings", "index")
     REASON_FIELD_NUMBER: _ClassVar[int]
     MATCHED_STRING_FIELD_NUMBER: _ClassVar[int]
     MATCHED_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +255,7 @@ class Finished(_message.Message):
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     reason: FinishReason
     matched_string: str
     matched_token_id: int
@@ -213,7 +264,8 @@ class Finished(_message.Message):
     drafts: DraftStats
     timings: Timings
     warnings: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, reason: _Optional[_Union[FinishReason, str]] = ..., matched_string: _Optional[str] = ..., matched_token_id: _Optional[int] = ..., text: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., drafts: _Optional[_Union[DraftStats, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+    index: int
+    def __init__(self, reason: _Optional[_Union[FinishReason, str]] = ..., matched_string: _Optional[str] = ..., matched_token_id: _Optional[int] = ..., text: _Optional[str] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., drafts: _Optional[_Union[DraftStats, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ..., index: _Optional[int] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("started", "step", "finished")
@@ -224,6 +276,58 @@ class GenerateResponse(_message.Message):
     step: Step
     finished: Finished
     def __init__(self, started: _Optional[_Union[Started, _Mapping]] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
+
+class AbortRequest(_message.Message):
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
+
+class AbortResponse(_message.Message):
+    __slots__ = ("num_aborted",)
+    NUM_ABORTED_FIELD_NUMBER: _ClassVar[int]
+    num_aborted: int
+    def __init__(self, num_aborted: _Optional[int] = ...) -> None: ...
+
+class GetServerInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StepCost(_message.Message):
+    __slots__ = ("rows", "milliseconds")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    MILLISECONDS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    milliseconds: float
+    def __init__(self, rows: _Optional[int] = ..., milliseconds: _Optional[float] = ...) -> None: ...
+
+class GetServerInfoResponse(_message.Message):
+    __slots__ = ("version", "uptime_s", "num_running", "num_waiting", "max_streams", "max_queue", "num_cache_positions", "num_cache_positions_used", "sources", "draft_nodes", "lookahead", "step_costs")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_S_FIELD_NUMBER: _ClassVar[int]
+    NUM_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    NUM_WAITING_FIELD_NUMBER: _ClassVar[int]
+    MAX_STREAMS_FIELD_NUMBER: _ClassVar[int]
+    MAX_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    NUM_CACHE_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    NUM_CACHE_POSITIONS_USED_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_NODES_FIELD_NUMBER: _ClassVar[int]
+    LOOKAHEAD_FIELD_NUMBER: _ClassVar[int]
+    STEP_COSTS_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    uptime_s: float
+    num_running: int
+    num_waiting: int
+    max_streams: int
+    max_queue: int
+    num_cache_positions: int
+    num_cache_positions_used: int
+    sources: _containers.RepeatedScalarFieldContainer[str]
+    draft_nodes: int
+    lookahead: Lookahead
+    step_costs: _containers.RepeatedCompositeFieldContainer[StepCost]
+    def __init__(self, version: _Optional[str] = ..., uptime_s: _Optional[float] = ..., num_running: _Optional[int] = ..., num_waiting: _Optional[int] = ..., max_streams: _Optional[int] = ..., max_queue: _Optional[int] = ..., num_cache_positions: _Optional[int] = ..., num_cache_positions_used: _Optional[int] = ..., sources: _Optional[_Iterable[str]] = ..., draft_nodes: _Optional[int] = ..., lookahead: _Optional[_Union[Lookahead, _Mapping]] = ..., step_costs: _Optional[_Iterable[_Union[StepCost, _Mapping]]] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

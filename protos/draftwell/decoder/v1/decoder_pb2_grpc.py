@@ -40,6 +40,16 @@ class DecoderServiceStub(object):
                 request_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.Abort = channel.unary_unary(
+                '/draftwell.decoder.v1.DecoderService/Abort',
+                request_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.AbortRequest.SerializeToString,
+                response_deserializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.AbortResponse.FromString,
+                _registered_method=True)
+        self.GetServerInfo = channel.unary_unary(
+                '/draftwell.decoder.v1.DecoderService/GetServerInfo',
+                request_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetServerInfoRequest.SerializeToString,
+                response_deserializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetServerInfoResponse.FromString,
+                _registered_method=True)
         self.GetModel = channel.unary_unary(
                 '/draftwell.decoder.v1.DecoderService/GetModel',
                 request_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetModelRequest.SerializeToString,
@@ -64,6 +74,20 @@ class DecoderServiceServicer(object):
     def Generate(self, request, context):
         """Generates one continuation. Sends Started, a Step for every model step that
         emitted something, and Finished.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Abort(self, request, context):
+        """Ends a running request: its stream ends with Finished, reason ABORTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetServerInfo(self, request, context):
+        """Describes the server: what it runs, how busy it is, what it allows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,6 +121,16 @@ def add_DecoderServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GenerateRequest.FromString,
                     response_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GenerateResponse.SerializeToString,
+            ),
+            'Abort': grpc.unary_unary_rpc_method_handler(
+                    servicer.Abort,
+                    request_deserializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.AbortRequest.FromString,
+                    response_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.AbortResponse.SerializeToString,
+            ),
+            'GetServerInfo': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetServerInfo,
+                    request_deserializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetServerInfoRequest.FromString,
+                    response_serializer=draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetServerInfoResponse.SerializeToString,
             ),
             'GetModel': grpc.unary_unary_rpc_method_handler(
                     servicer.GetModel,
@@ -142,6 +176,60 @@ class DecoderService(object):
             '/draftwell.decoder.v1.DecoderService/Generate',
             draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GenerateRequest.SerializeToString,
             draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Abort(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.decoder.v1.DecoderService/Abort',
+            draftwell_dot_decoder_dot_v1_dot_decoder__pb2.AbortRequest.SerializeToString,
+            draftwell_dot_decoder_dot_v1_dot_decoder__pb2.AbortResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetServerInfo(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/draftwell.decoder.v1.DecoderService/GetServerInfo',
+            draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetServerInfoRequest.SerializeToString,
+            draftwell_dot_decoder_dot_v1_dot_decoder__pb2.GetServerInfoResponse.FromString,
             options,
             channel_credentials,
             insecure,

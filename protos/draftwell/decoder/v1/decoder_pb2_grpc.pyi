@@ -29,6 +29,18 @@ class DecoderServiceStub:
     emitted something, and Finished.
     """
 
+    Abort: grpc.UnaryUnaryMultiCallable[
+        draftwell.decoder.v1.decoder_pb2.AbortRequest,
+        draftwell.decoder.v1.decoder_pb2.AbortResponse,
+    ]
+    """Ends a running request: its stream ends with Finished, reason ABORTED."""
+
+    GetServerInfo: grpc.UnaryUnaryMultiCallable[
+        draftwell.decoder.v1.decoder_pb2.GetServerInfoRequest,
+        draftwell.decoder.v1.decoder_pb2.GetServerInfoResponse,
+    ]
+    """Describes the server: what it runs, how busy it is, what it allows."""
+
     GetModel: grpc.UnaryUnaryMultiCallable[
         draftwell.decoder.v1.decoder_pb2.GetModelRequest,
         draftwell.decoder.v1.decoder_pb2.GetModelResponse,
@@ -57,6 +69,18 @@ class DecoderServiceAsyncStub:
     """Generates one continuation. Sends Started, a Step for every model step that
     emitted something, and Finished.
     """
+
+    Abort: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.decoder.v1.decoder_pb2.AbortRequest,
+        draftwell.decoder.v1.decoder_pb2.AbortResponse,
+    ]
+    """Ends a running request: its stream ends with Finished, reason ABORTED."""
+
+    GetServerInfo: grpc.aio.UnaryUnaryMultiCallable[
+        draftwell.decoder.v1.decoder_pb2.GetServerInfoRequest,
+        draftwell.decoder.v1.decoder_pb2.GetServerInfoResponse,
+    ]
+    """Describes the server: what it runs, how busy it is, what it allows."""
 
     GetModel: grpc.aio.UnaryUnaryMultiCallable[
         draftwell.decoder.v1.decoder_pb2.GetModelRequest,
@@ -88,6 +112,22 @@ class DecoderServiceServicer(metaclass=abc.ABCMeta):
         """Generates one continuation. Sends Started, a Step for every model step that
         emitted something, and Finished.
         """
+
+    @abc.abstractmethod
+    def Abort(
+        self,
+        request: draftwell.decoder.v1.decoder_pb2.AbortRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.decoder.v1.decoder_pb2.AbortResponse, collections.abc.Awaitable[draftwell.decoder.v1.decoder_pb2.AbortResponse]]:
+        """Ends a running request: its stream ends with Finished, reason ABORTED."""
+
+    @abc.abstractmethod
+    def GetServerInfo(
+        self,
+        request: draftwell.decoder.v1.decoder_pb2.GetServerInfoRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[draftwell.decoder.v1.decoder_pb2.GetServerInfoResponse, collections.abc.Awaitable[draftwell.decoder.v1.decoder_pb2.GetServerInfoResponse]]:
+        """Describes the server: what it runs, how busy it is, what it allows."""
 
     @abc.abstractmethod
     def GetModel(
