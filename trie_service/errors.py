@@ -69,6 +69,10 @@ class StoreUnavailableError(TrieServiceError):
     reason = "STORE_UNAVAILABLE"
 
 
+class NodeUnavailableError(StoreUnavailableError):
+    """A node of the system of record is out of reach; others may answer."""
+
+
 class StoreFullError(StoreUnavailableError):
     """The system of record has no room for more."""
 

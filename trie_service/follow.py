@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 
 import structlog
 
-from trie_service.errors import StoreUnavailableError
+from trie_service.errors import NodeUnavailableError, StoreUnavailableError
 from trie_service.index import DraftIndex
 from trie_service.serving import ServingState
 from trie_service.store import Store
@@ -39,6 +40,8 @@ class Follower:
         while True:
             try:
                 await self._follow()
+            except NodeUnavailableError:  # the store has said so; where no node answers a read says it
+                pass
             except StoreUnavailableError as error:
                 if self._index.serving.state is not ServingState.DEGRADED:
                     log.warning("store lost: drafts go on, learning does not", error=str(error))
@@ -48,7 +51,10 @@ class Follower:
             backoff_s = min(2 * backoff_s, LONGEST_BACKOFF_S)
 
     async def _follow(self) -> None:
-        await self.catch_up()
+        try:
+            await self.catch_up()
+        except NodeUnavailableError:  # what the others keep is read all the same
+            await self._read(wait_s=0.0)
         if self._index.serving.state is ServingState.DEGRADED:
             log.info("store is back and memory has caught up", store=self._store.description)
         self._index.serving.state = ServingState.SERVING
@@ -58,8 +64,9 @@ class Follower:
 
     async def _look_around(self) -> None:
         """Notice what no entry of a log would tell."""
-        if await self._index.namespaces.store_changed():
-            await self._reconcile()
+        with suppress(NodeUnavailableError):
+            if await self._index.namespaces.store_changed():
+                await self._reconcile()
         await self._index.namespaces.refresh_trimmed()
 
     async def _read(self, wait_s: float) -> bool:

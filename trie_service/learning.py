@@ -9,6 +9,7 @@ from uuid import uuid4
 from trie_service.errors import (
     InvalidArgumentError,
     NamespaceNotFoundError,
+    NodeUnavailableError,
     SequenceNotFoundError,
     StoreFullError,
 )
@@ -115,15 +116,25 @@ class Learner:
         return sequence
 
     async def _append(self, batch: LearnBatch) -> None:
+        """Write what is there; namespaces whose node of the store is lost hold up no others."""
+        lost: NodeUnavailableError | None = None
         for record, sequences in batch.sequences.items():
             self.serving.require_store()
-            num_tokens = sum(each.num_learned for each in sequences)
-            self.rates.admit(self._newest(record), num_tokens)
-            num_new = 0
             try:
-                num_new = await self._append_to(record, sequences)
-            finally:  # a call that is repeated would get nowhere if what the log has already counted again
-                self.rates.give_back(record, num_tokens - num_new)
+                await self._append_admitted(record, sequences)
+            except NodeUnavailableError as error:
+                lost = error
+        if lost is not None:
+            raise lost
+
+    async def _append_admitted(self, record: NamespaceRecord, sequences: Sequence[TokenSequence]) -> None:
+        num_tokens = sum(each.num_learned for each in sequences)
+        self.rates.admit(self._newest(record), num_tokens)
+        num_new = 0
+        try:
+            num_new = await self._append_to(record, sequences)
+        finally:  # a call that is repeated would get nowhere if what the log has already counted again
+            self.rates.give_back(record, num_tokens - num_new)
 
     def _newest(self, record: NamespaceRecord) -> NamespaceRecord:
         """The record with the limits of now."""

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from trie_service.errors import NamespaceNotFoundError, StoreUnavailableError
+from trie_service.errors import NamespaceNotFoundError, NodeUnavailableError, StoreUnavailableError
 from trie_service.memory import NamespaceMemory
 from trie_service.namespace import NamespaceRecord
 from trie_service.namespaces import Namespaces
@@ -64,6 +64,8 @@ class LogReader:
         namespace that is gone.
         """
         (stored,) = await self._store.stored([record])
+        if stored.is_out_of_reach:
+            raise NodeUnavailableError(f"namespace {record.name!r} is kept where the store does not answer")
         try:
             async with asyncio.timeout(READ_BACK_TIMEOUT_S), self._applied:
                 await self._applied.wait_for(lambda: self._is_settled(record, stored.head))

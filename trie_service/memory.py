@@ -65,6 +65,7 @@ class NamespaceMemory:
         self.position = START
         self.lock = asyncio.Lock()
         self.is_partial = False  # text was lost with a damaged snapshot
+        self.is_out_of_reach = False  # it is kept where nobody answers: it learns nothing
         self.is_ahead = False  # it may hold text that the store has lost since
         self.text = HeldText(max_order=max_order, max_bytes=limits.max_bytes)
         self.lookups_by_order = [0] * (max_order + 1)  # [longest match]
@@ -149,8 +150,10 @@ class NamespaceMemory:
             self._stored = stored
 
     def note_stored(self, stored: Stored) -> None:
-        """Take note of what the store holds of the namespace."""
-        self._stored = stored
+        """Take note of what the store holds of the namespace; where nobody answers the last word stands."""
+        self.is_out_of_reach = stored.is_out_of_reach
+        if not stored.is_out_of_reach:
+            self._stored = stored
 
     def misses(self, entry: LogEntry) -> bool:
         """Whether entries before this one were trimmed away unread."""

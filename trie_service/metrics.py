@@ -113,6 +113,10 @@ class NamespaceCollector(Collector):
         yield from self._gauges(memories)
         yield _state_metric(self._index.serving.state)
         yield GaugeMetricFamily(f"{PREFIX}namespaces", "Namespaces held", value=len(memories))
+        num_lost = sum(memory.is_out_of_reach for memory in memories)
+        yield GaugeMetricFamily(
+            f"{PREFIX}namespaces_out_of_reach", "Namespaces on lost nodes of the store", value=num_lost
+        )
 
     def _label_of(self, memory: NamespaceMemory) -> str:
         return memory.record.name if memory.record.name in self._labelled else OTHER

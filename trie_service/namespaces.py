@@ -13,6 +13,7 @@ import structlog
 from trie_service.errors import (
     AlreadyExistsError,
     NamespaceNotFoundError,
+    NodeUnavailableError,
     ResourceExhaustedError,
     SnapshotCorruptError,
     StoreUnavailableError,
@@ -44,6 +45,7 @@ class Namespaces:
         self._options = options
         self._serving = serving
         self._held: dict[str, NamespaceMemory] = {}
+        self._unknown: frozenset[str] = frozenset()  # names that the store could say nothing of
         self._refused: dict[str, tuple[NamespaceRecord, UnsupportedFormatError]] = {}
         self._store_id = ""
         self._changes = START
@@ -70,6 +72,8 @@ class Namespaces:
             ref.validate()
             if ref.name in self._refused:
                 raise self._refused[ref.name][1]
+            if ref.name in self._unknown:
+                raise NodeUnavailableError(f"namespace {ref.name!r} is kept where the store does not answer")
             raise _not_found(ref.name)
         memory.record.check_fingerprint(ref.fingerprint)
         return memory
@@ -141,7 +145,8 @@ class Namespaces:
                 await self._restore(missing)
                 registry = await self._store.registry()
             self._store_id, self._changes = registry.store_id, registry.changes
-            for name in self._held.keys() - {record.name for record in registry.records}:
+            self._unknown = registry.unknown
+            for name in self._held.keys() - _names_in(registry):
                 del self._held[name]
             self._refused.clear()
             for record in registry.records:
@@ -183,9 +188,16 @@ class Namespaces:
         memory.is_ahead = True
         return stored
 
+    async def part_with(self, gone: Sequence[NamespaceMemory]) -> None:
+        """Hold no namespace any more that was deleted; whoever deleted it could not say so to all."""
+        for memory in gone:
+            if await self._store.was_deleted(memory.record) and self.find(memory.record) is memory:
+                del self._held[memory.record.name]
+        await self.reconcile()
+
     async def store_changed(self) -> bool:
-        """Whether the store is another one than at the last reconciliation: it was emptied."""
-        return await self._store.identity() != self._store_id
+        """Whether there is something to reconcile: the store was emptied, or did not tell all the last time."""
+        return bool(self._unknown) or await self._store.identity() != self._store_id
 
     def cursors(self) -> Cursors:
         """How far memory has come in each log that it can follow now."""
@@ -268,7 +280,7 @@ class Namespaces:
 
     async def _missing(self, registry: Registry) -> list[NamespaceMemory]:
         """Memories of namespaces that the store should have."""
-        known = {record.name for record in registry.records}
+        known = _names_in(registry)
         missing = [memory for memory in self.all() if memory.record.name not in known]
         if self._store_id not in ("", registry.store_id):
             for memory in self.all():
@@ -286,6 +298,11 @@ class Namespaces:
             if (await self._store.create(record, await memory.snapshot())).lineage == record.lineage:
                 memory.record = record
                 log.warning("the store lost a namespace: restored from memory", namespace=record.name)
+
+
+def _names_in(registry: Registry) -> set[str]:
+    """All names that there may be."""
+    return {record.name for record in registry.records} | registry.unknown
 
 
 def _not_found(name: str) -> NamespaceNotFoundError:

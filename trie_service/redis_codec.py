@@ -58,8 +58,10 @@ def record_of(name: str, meta: Mapping[bytes, bytes]) -> NamespaceRecord:
     )
 
 
-def stored_of(record: NamespaceRecord, reply: Sequence[bytes | None], now_ms: int) -> Stored:
-    """What the store holds of a namespace, from STORED_FIELDS of its hash."""
+def stored_of(record: NamespaceRecord, reply: Sequence[bytes | None] | None, now_ms: int) -> Stored:
+    """What the store holds of a namespace, from STORED_FIELDS of its hash; None: nobody answers."""
+    if reply is None:
+        return Stored(is_out_of_reach=True)
     if reply[0] != record.incarnation.encode():
         return Stored()
     head, log_bytes, snapshot_bytes, number, snapshot_ms, rejected = map(_int_of, reply[1:-1])

@@ -1,9 +1,9 @@
 """Every key that the store in Redis or Valkey keeps, and what is in it.
 
-- ``dw:store`` (string): random identity of the data set, made by the first replica. Replicas that
+- ``dw:{dw}:store`` (string): random identity of the data set, made by the first replica. Replicas that
   meet another one know that the store was emptied, which is not the same as namespaces being deleted.
-- ``dw:namespaces`` (set): names of the namespaces.
-- ``dw:changes`` (stream): field ``name``; an entry for each namespace created, changed or deleted, so that
+- ``dw:{dw}:namespaces`` (set): names of the namespaces.
+- ``dw:{dw}:changes`` (stream): field ``name``; an entry for each namespace created, changed or deleted, so that
   waiting readers wake. Only a hint, the truth is in the set and the meta keys; trimmed to about 1000 entries.
 - ``dw:{NAME}:meta`` (hash), the namespace exists as long as this key does:
   ``format`` (of everything under the namespace), ``fingerprint``, ``vocab_size``, ``incarnation`` (hex, new
@@ -23,7 +23,8 @@
 - ``dw:{NAME}:deleted:INCARNATION`` (string): that incarnation was deleted; expires after a month. One that is
   gone without it was lost with the store's newest writes: replicas that hold it in memory restore it.
 
-The braces make Redis Cluster keep the keys of a namespace on one slot, so that scripts are atomic there too.
+The braces make Redis Cluster keep the keys of a namespace on one slot, so that scripts are atomic there too. The
+registry, the first three, is on a slot of its own: either all of it can be reached or nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from uuid import uuid4
 
 from trie_service.namespace import NamespaceRecord
 
-STORE_KEY = "dw:store"
-NAMESPACES_KEY = "dw:namespaces"
-CHANGES_KEY = "dw:changes"
+STORE_KEY = "dw:{dw}:store"
+NAMESPACES_KEY = "dw:{dw}:namespaces"
+CHANGES_KEY = "dw:{dw}:changes"
 
 
 def meta_key(name: str) -> str:

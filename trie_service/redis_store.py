@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -24,6 +25,7 @@ from trie_service import redis_scripts as scripts
 from trie_service.errors import (
     LeaseLostError,
     NamespaceNotFoundError,
+    NodeUnavailableError,
     SnapshotCorruptError,
     StoreFullError,
     StoreUnavailableError,
@@ -38,6 +40,7 @@ from trie_service.redis_codec import (
     record_of,
     stored_of,
 )
+from trie_service.redis_nodes import Ask, RedisNodes
 from trie_service.redis_snapshots import RedisSnapshots
 from trie_service.sequence import Forgotten, TokenSequence
 from trie_service.snapshot import Snapshot
@@ -68,6 +71,7 @@ class RedisStore:
         self._redis: Reply = _client(url)
         self._is_cluster = isinstance(self._redis, RedisCluster)
         self._snapshots = RedisSnapshots(self._redis, self._calling)
+        self._nodes = RedisNodes(self._redis, self._calling, is_cluster=self._is_cluster)
 
     @property
     def description(self) -> str:
@@ -76,15 +80,16 @@ class RedisStore:
 
     async def connect(self) -> None:
         """Check that the store answers."""
-        async with self._calling():
-            await self._redis.ping()
+        await self._nodes.now_ms()
 
     async def close(self) -> None:
         """Release connections."""
+        await self._nodes.close()
         await self._redis.aclose()
 
     async def identity(self) -> str:
         """The store's identity, drawn when a store is first asked."""
+        self._nodes.require(keys.STORE_KEY)
         async with self._calling():
             store_id: bytes | None = await self._redis.get(keys.STORE_KEY)
             if store_id is None:
@@ -100,9 +105,13 @@ class RedisStore:
         async with self._calling():
             newest = await self._redis.xrevrange(keys.CHANGES_KEY, count=1)
             names = sorted(name.decode() for name in await self._redis.smembers(keys.NAMESPACES_KEY))
-            metas = await self._pipelined("hgetall", [keys.meta_key(name) for name in names])
-        records = (record_of(name, meta) for name, meta in zip(names, metas, strict=True) if meta)
-        return Registry(store_id, newest[0][0].decode() if newest else START, tuple(records))
+        metas = dict(zip(names, await self._metas(names), strict=True))
+        return Registry(
+            store_id,
+            newest[0][0].decode() if newest else START,
+            tuple(record_of(name, meta) for name, meta in metas.items() if meta),
+            frozenset(name for name, meta in metas.items() if meta is None),
+        )
 
     async def find(self, name: str) -> NamespaceRecord | None:
         """One namespace."""
@@ -178,11 +187,9 @@ class RedisStore:
 
     async def stored(self, records: Sequence[NamespaceRecord]) -> list[Stored]:
         """What the store holds of each namespace."""
-        async with self._calling():
-            seconds, microseconds = await self._redis.time()
-            names = [keys.meta_key(record.name) for record in records]
-            replies = await self._pipelined("hmget", names, STORED_FIELDS)
-        now_ms = seconds * 1000 + microseconds // 1000
+        now_ms = await self._nodes.now_ms()
+        names = [keys.meta_key(record.name) for record in records]
+        replies = await self._nodes.ask([Ask(name, partial(_put_hmget, name)) for name in names])
         return [stored_of(record, reply, now_ms) for record, reply in zip(records, replies, strict=True)]
 
     async def acquire_lease(self, record: NamespaceRecord, owner: str, ttl_s: float) -> int | None:
@@ -255,21 +262,18 @@ class RedisStore:
     async def _poll(self, streams: Mapping[str, str], wait_s: float) -> dict[str, Any]:
         end = time.monotonic() + wait_s
         while True:
-            async with self._calling(), self._redis.pipeline(transaction=False) as pipeline:
-                for key, position in streams.items():
-                    pipeline.xrange(key, min=f"({position}", count=MAX_ENTRIES_PER_READ)
-                replies = await pipeline.execute()
+            replies = await self._nodes.ask(
+                [Ask(key, partial(_put_xrange, key, position)) for key, position in streams.items()]
+            )
             found = {key: entries for key, entries in zip(streams, replies, strict=True) if entries}
             if found or time.monotonic() >= end:
                 return found
             await asyncio.sleep(POLL_S + POLL_S_PER_STREAM * len(streams))
 
-    async def _pipelined(self, command: str, names: Sequence[str], *arguments: Sequence[str]) -> list[Any]:
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for name in names:
-                getattr(pipeline, command)(name, *arguments)
-            replies: list[Any] = await pipeline.execute()
-        return replies
+    async def _metas(self, names: Sequence[str]) -> list[Mapping[bytes, bytes] | None]:
+        """The hash of each namespace, None where its node does not answer."""
+        hashes = [keys.meta_key(name) for name in names]
+        return await self._nodes.ask([Ask(key, partial(_put_hgetall, key)) for key in hashes])
 
     async def _announce(self, name: str) -> None:
         await self._redis.xadd(keys.CHANGES_KEY, {"name": name}, maxlen=MAX_CHANGES_KEPT, approximate=True)
@@ -296,6 +300,7 @@ class RedisStore:
         names: Sequence[str],
         arguments: Arguments,
     ) -> Reply:
+        self._nodes.require(names[0])
         async with self._calling():
             return await self._redis.eval(script, len(names), *names, record.incarnation, *arguments)
 
@@ -306,11 +311,27 @@ class RedisStore:
             async with asyncio.timeout(wait_s + COMMAND_TIMEOUT_S):
                 yield
         except TimeoutError as error:
-            raise StoreUnavailableError(f"store {self._description}: no answer in time") from error
+            raise self._unavailable("no answer in time") from error
         except OutOfMemoryError as error:
             raise StoreFullError(f"store {self._description} is full: {error}") from error
         except (RedisError, RedisClusterException, OSError) as error:
-            raise StoreUnavailableError(f"store {self._description}: {error}") from error
+            raise self._unavailable(str(error)) from error
+
+    def _unavailable(self, reason: str) -> StoreUnavailableError:
+        kind = NodeUnavailableError if self._is_cluster else StoreUnavailableError
+        return kind(f"store {self._description}: {reason}")
+
+
+def _put_hgetall(key: str, pipeline: Reply) -> None:
+    pipeline.hgetall(key)
+
+
+def _put_hmget(key: str, pipeline: Reply) -> None:
+    pipeline.hmget(key, STORED_FIELDS)
+
+
+def _put_xrange(key: str, position: str, pipeline: Reply) -> None:
+    pipeline.xrange(key, min=f"({position}", count=MAX_ENTRIES_PER_READ)
 
 
 def without_credentials(url: str) -> str:

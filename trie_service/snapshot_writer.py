@@ -72,8 +72,9 @@ class SnapshotWriter:
             memory.note_stored(found)
             if self._is_due(memory, number, found):
                 await self._write_or_tell(memory)
-        if any(found.is_gone for found in stored):  # whoever deleted it could not say so
-            await self._namespaces.reconcile()
+        pairs = zip(memories, stored, strict=True)
+        if gone := [memory for memory, found in pairs if found.is_gone]:
+            await self._namespaces.part_with(gone)
         self._keep({memory.record.incarnation for memory in memories})
 
     async def write(self, ref: NamespaceRef) -> SnapshotReceipt:
@@ -89,6 +90,8 @@ class SnapshotWriter:
         return receipt
 
     def _is_due(self, memory: NamespaceMemory, number: int, stored: Stored) -> bool:
+        if stored.is_out_of_reach:
+            return False
         incarnation = memory.record.incarnation
         since_ms = self._since_ms.setdefault(incarnation, stored.now_ms)
         if time.monotonic() < self._retry_at.get(incarnation, 0.0):

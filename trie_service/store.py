@@ -26,6 +26,7 @@ class Registry:
     store_id: str
     changes: str  # position in the announcements of changed namespaces, for ``Cursors.changes``
     records: tuple[NamespaceRecord, ...]
+    unknown: frozenset[str] = frozenset()  # names of namespaces that are kept where nobody answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store holds of one namespace. All zero for one that is gone."""
+    """What the store holds of one namespace. All zero for one that is gone, or out of reach."""
 
     head: int = 0  # number of the log's newest entry
     log_bytes: int = 0  # of the tokens in the log
@@ -80,19 +81,24 @@ class Stored:
     snapshot_ms: int = 0  # when it was written, by the store's clock, since 1970; 0: there is none
     now_ms: int = 0  # the store's clock; 0: the namespace is gone
     is_snapshot_rejected: bool = False  # it was found corrupt, and no other was written yet
+    is_out_of_reach: bool = False  # it is kept where nobody answers: nothing is known
 
     def has_lost(self, number: int) -> bool:
         """Whether the log ends before an entry that was once read from it: the newest writes were lost."""
-        return not self.is_gone and self.head < number
+        return not (self.is_gone or self.is_out_of_reach) and self.head < number
 
     @property
     def is_gone(self) -> bool:
         """Whether there is no such incarnation."""
-        return self.now_ms == 0
+        return self.now_ms == 0 and not self.is_out_of_reach
 
 
 class Store(Protocol):
-    """Every method raises StoreUnavailableError when the store is out of reach, StoreFullError when it has no room."""
+    """Every method raises StoreUnavailableError when the store is out of reach, StoreFullError when it has no room.
+
+    A store of several nodes raises NodeUnavailableError for what is kept on one that does not answer. Methods that
+    deal with many namespaces do not: they answer for the others.
+    """
 
     @property
     def description(self) -> str:

@@ -20,8 +20,8 @@ MAX_LOG_BYTES = 1 << 20
 @pytest.fixture(scope="session")
 def cluster_ports() -> Iterator[list[int]]:
     """A cluster that the tests share."""
-    with valkey_cluster() as ports:
-        yield ports
+    with valkey_cluster() as cluster:
+        yield cluster.ports
 
 
 @pytest.fixture(params=["memory", "redis", "cluster"])

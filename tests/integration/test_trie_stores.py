@@ -33,9 +33,8 @@ def check_replicas(url: str, *, shown: str) -> None:
 
 
 def test_replicas_share_a_cluster() -> None:
-    with valkey_cluster() as ports:
-        url = f"redis+cluster://127.0.0.1:{ports[1]}"
-        check_replicas(url, shown=url)
+    with valkey_cluster() as cluster:
+        check_replicas(cluster.url, shown=cluster.url)
 
 
 @pytest.mark.skipif(not IS_INSTALLED, reason="needs Debian's redis-server and openssl")

@@ -11,6 +11,7 @@ from trie_service.index import DraftIndex
 from trie_service.memory_store import MemoryStore
 from trie_service.metrics import NamespaceCollector
 from trie_service.namespace import NamespaceRef
+from trie_service.store import Stored
 
 
 def scraped(collector: NamespaceCollector) -> dict[tuple[str, str], float]:
@@ -53,6 +54,9 @@ async def test_figures_of_a_namespace_have_its_label() -> None:
         assert found["nodes", "a"] == index.namespaces.memory_of(NamespaceRef("a")).stats().num_nodes
         assert found["pending_entries", "a"] == 0
         assert found["namespaces", ""] == 1
+        assert found["namespaces_out_of_reach", ""] == 0
+        index.namespaces.memory_of(NamespaceRef("a")).note_stored(Stored(is_out_of_reach=True))
+        assert scraped(collector)["namespaces_out_of_reach", ""] == 1
         assert (found["state", "serving"], found["state", "loading"]) == (1, 0)
         assert ("snapshot_age_seconds", "a") not in found
 
