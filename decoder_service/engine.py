@@ -15,11 +15,11 @@ from decoder_service.accept import Acceptance, follow
 from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source, WindowSource
 from decoder_service.errors import InternalError
 from decoder_service.forest import Forest
-from decoder_service.kv_cache import CacheFullError
+from decoder_service.kv_cache import CacheFullError, CacheUse
 from decoder_service.model import LoadedModel, StepLogits
 from decoder_service.packed_step import SlotStep
 from decoder_service.planner import Planner
-from decoder_service.request import FailedEvent, GenerationRequest
+from decoder_service.request import FailedEvent, FinishReason, GenerationRequest
 from decoder_service.sampling import argmax_rows
 from decoder_service.share import NO_DRAFT, Share, cut, hang_under, share_out
 from decoder_service.stream import Sink, Stream
@@ -84,6 +84,16 @@ class Engine:
         return len(self._waiting)
 
     @property
+    def num_running(self) -> int:
+        """Requests that have a place in the cache."""
+        return len(self._running)
+
+    @property
+    def cache_use(self) -> CacheUse:
+        """How full the cache is."""
+        return self._model.cache.use
+
+    @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do."""
         return not self._running and not self._waiting
@@ -106,6 +116,7 @@ class Engine:
     def step(self) -> None:
         """One forward pass over every running request, and what follows from it."""
         self.drop([stream for stream in self.streams() if stream.is_cancelled])
+        self._end_aborted()
         self._admit()
         if not self._running:
             return
@@ -125,6 +136,12 @@ class Engine:
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._loaded.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
+
+    def _end_aborted(self) -> None:
+        for stream in self.streams():
+            if stream.is_aborted:
+                stream.finish_reason = stream.finish_reason or FinishReason.ABORTED
+                self._finish(stream)
 
     def _admit(self) -> None:
         """Start waiting requests, in order, while the cache has room for all that they may become."""
@@ -312,9 +329,9 @@ class Engine:
         stream.sink(FailedEvent(InternalError(f"the request failed: {type(error).__name__}: {error}")))
 
     def _finish(self, stream: Stream) -> None:
-        stream.timings.finished = time.monotonic()
-        stream.timings.first_token = stream.timings.first_token or stream.timings.finished
-        if self._learn is not None and stream.request.drafts.learn:
+        stream.timings.finish(time.monotonic())
+        was_aborted = stream.finish_reason == FinishReason.ABORTED
+        if self._learn is not None and stream.request.drafts.learn and not was_aborted:
             self._learn(stream)
         stream.sink(stream.finished(self._warnings(stream) if self._warnings else []))
         self._leave(stream)

@@ -28,6 +28,14 @@ class CacheShape:
     device: torch.device
 
 
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How full the pool is."""
+
+    num_positions: int
+    num_used: int  # given to requests
+
+
 @dataclass(slots=True)
 class Slot:
     """One request's part of the pool: the blocks of its positions 0 up to ``length``."""
@@ -57,6 +65,12 @@ class KvCache:
     def num_free_blocks(self) -> int:
         """Blocks that no request holds."""
         return len(self._free)
+
+    @property
+    def use(self) -> CacheUse:
+        """How full the pool is. Any thread may ask."""
+        num_used = self.shape.num_blocks - len(self._free)
+        return CacheUse(self.shape.num_blocks * BLOCK, num_used * BLOCK)
 
     def reserve(self, slot: Slot, length: int) -> None:
         """Give the slot blocks for ``length`` positions, or raise CacheFullError and leave it as it was."""

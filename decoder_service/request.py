@@ -141,6 +141,7 @@ class FinishReason(IntEnum):
     STOP_TOKEN = 1
     STOP_STRING = 2
     LENGTH = 3
+    ABORTED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,12 @@ class Timings:
     started: float = 0.0
     first_token: float = 0.0
     finished: float = 0.0
+
+    def finish(self, now: float) -> None:
+        """Set the last moment, and those that never came."""
+        self.finished = now
+        self.started = self.started or now
+        self.first_token = self.first_token or now
 
 
 @dataclass(frozen=True, slots=True)

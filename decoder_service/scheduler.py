@@ -11,21 +11,31 @@ import structlog
 
 from decoder_service.engine import Engine
 from decoder_service.errors import DecoderError, InternalError, OverloadedError, StoppingError
+from decoder_service.kv_cache import CacheUse
 from decoder_service.request import Event, FailedEvent, FinishedEvent, GenerationRequest
 from decoder_service.stream import Sink, Stream
 
 log = structlog.get_logger()
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Ticket:
     """A submitted request, for cancelling it."""
 
     request: GenerationRequest
     sink: Sink
     is_cancelled: bool = False
-    is_open: bool = True  # counts against the queue's limit
+    is_aborted: bool = False
     stream: Stream | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy the engine is."""
+
+    num_running: int
+    num_waiting: int
+    cache: CacheUse
 
 
 class Scheduler:
@@ -40,7 +50,7 @@ class Scheduler:
         self._inbox: SimpleQueue[Ticket | None] = SimpleQueue()
         self._tickets: list[Ticket] = []
         self._lock = threading.Lock()
-        self._num_open = 0  # submitted and not finished
+        self._open: set[Ticket] = set()  # submitted and not finished; they count against the queue's limit
         self._is_stopping = False
         self._is_out_of_time = False
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
@@ -57,12 +67,12 @@ class Scheduler:
         with self._lock:
             if self._is_stopping:
                 raise StoppingError("the decoder is stopping")
-            if self._num_open >= self._max_queue:
+            if len(self._open) >= self._max_queue:
                 raise OverloadedError(
-                    f"{self._num_open} requests are open, the most that are taken; try again later"
+                    f"{len(self._open)} requests are open, the most that are taken; try again later"
                 )
-            self._num_open += 1
             ticket = Ticket(request, sink)
+            self._open.add(ticket)
             self._inbox.put(ticket)
         return ticket
 
@@ -78,14 +88,32 @@ class Scheduler:
 
     def _free_place(self, ticket: Ticket) -> None:
         with self._lock:
-            self._num_open -= ticket.is_open
-            ticket.is_open = False
+            self._open.discard(ticket)
 
     def cancel(self, ticket: Ticket) -> None:
         """End a request at the next step; no event follows."""
         ticket.is_cancelled = True
         if ticket.stream is not None:
             ticket.stream.is_cancelled = True
+
+    def abort(self, request_id: str) -> int:
+        """End the requests of that id at the next step, with a last event; return how many there were."""
+        with self._lock:
+            found = [
+                ticket
+                for ticket in self._open
+                if ticket.request.request_id == request_id and not (ticket.is_cancelled or ticket.is_aborted)
+            ]
+        for ticket in found:
+            ticket.is_aborted = True
+            if ticket.stream is not None:
+                ticket.stream.is_aborted = True
+        return len(found)
+
+    def load(self) -> Load:
+        """How busy the engine is, as far as another thread can see."""
+        num_running = self._engine.num_running
+        return Load(num_running, max(len(self._open) - num_running, 0), self._engine.cache_use)
 
     def stop(self, grace_s: float) -> None:
         """Refuse new requests, let open ones finish for so long, end the others with StoppingError."""
@@ -132,8 +160,11 @@ class Scheduler:
             log.exception("a request could not be started", request_id=ticket.request.request_id)
             self._deliver(ticket, FailedEvent(InternalError(f"{type(error).__name__}: {error}")))
             return
-        if ticket.is_cancelled:  # cancel() may have come before there was a stream
+        # cancel() and abort() may have come before there was a stream
+        if ticket.is_cancelled:
             ticket.stream.is_cancelled = True
+        if ticket.is_aborted:
+            ticket.stream.is_aborted = True
 
     def _fail_all(self, error: DecoderError) -> None:
         streams = self._engine.streams()
@@ -148,7 +179,7 @@ class Scheduler:
             if ticket.stream is not None and id(ticket.stream) in open_streams:
                 kept.append(ticket)
             else:
-                if ticket.is_open:  # no event freed its place
+                if ticket in self._open:  # no event freed its place
                     _log_end(ticket, "cancelled")
                 self._free_place(ticket)
         self._tickets = kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 from decoder_service import __version__
 from decoder_service.calibration import Calibration
 from decoder_service.config import ConfigError, DecoderConfig
-from decoder_service.convert import SOURCES, Defaults
+from decoder_service.convert import SOURCE_NAMES, SOURCES, Defaults
 from decoder_service.draft import DraftSource, Source
 from decoder_service.drafts.index import IndexConfig, IndexSource
 from decoder_service.drafts.lookahead import LookaheadSource
@@ -117,7 +117,8 @@ async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
     scheduler.start()
     try:
         served = _served_model(config, loaded, report)
-        async with _listening(config, DecoderServicer(served, scheduler), scheduler) as address:
+        servicer = DecoderServicer(served, _server_info(config, drafting.sources), scheduler)
+        async with _listening(config, servicer, scheduler) as address:
             log.info(
                 "serving", address=address, model=loaded.name, dtype=config.dtype, trie=config.trie or None
             )
@@ -219,6 +220,19 @@ async def _listening(
             await health.enter_graceful_shutdown()
         await asyncio.to_thread(scheduler.stop, config.stop_grace_s)
         await server.stop(config.stop_grace_s)
+
+
+def _server_info(config: DecoderConfig, sources: Sequence[DraftSource]) -> pb.GetServerInfoResponse:
+    """What of the server does not change while it serves."""
+    shape = config.lookahead_shape
+    return pb.GetServerInfoResponse(
+        version=__version__,
+        max_streams=config.max_streams,
+        max_queue=config.max_queue,
+        sources=[SOURCE_NAMES[source.source] for source in sources],
+        draft_nodes=config.draft_nodes,
+        lookahead=pb.Lookahead(window=shape.width, ngram=shape.ngram_len, candidates=shape.num_candidates),
+    )
 
 
 def _served_model(config: DecoderConfig, loaded: LoadedModel, report: SelfTestReport) -> ServedModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from decoder_service.convert import (
     started_message,
     step_message,
 )
+from decoder_service.errors import InvalidRequestError
 from decoder_service.request import (
     Event,
     FinishedEvent,
@@ -48,9 +50,12 @@ class ServedModel:
 class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
     """Serves one model."""
 
-    def __init__(self, served: ServedModel, scheduler: Scheduler) -> None:
+    def __init__(self, served: ServedModel, server: pb.GetServerInfoResponse, scheduler: Scheduler) -> None:
+        """``server`` is what does not change while it serves."""
         self._served = served
+        self._server = server
         self._scheduler = scheduler
+        self._began_s = time.monotonic()
 
     async def Generate(
         self, request: pb.GenerateRequest, context: Context
@@ -68,6 +73,28 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
             if not isinstance(event, FinishedEvent):
                 raise event.error
             yield finished_message(wanted, event)
+
+    async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
+        """End the requests of a name."""
+        async with aborting(context):
+            if not request.request_id:
+                raise InvalidRequestError("request_id is empty")
+            return pb.AbortResponse(num_aborted=self._scheduler.abort(request.request_id))
+
+    async def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: Context
+    ) -> pb.GetServerInfoResponse:
+        """Describe the server and how busy it is."""
+        load = self._scheduler.load()
+        info = pb.GetServerInfoResponse(
+            uptime_s=time.monotonic() - self._began_s,
+            num_running=load.num_running,
+            num_waiting=load.num_waiting,
+            num_cache_positions=load.cache.num_positions,
+            num_cache_positions_used=load.cache.num_used,
+        )
+        info.MergeFrom(self._server)
+        return info
 
     async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
         """Describe the model."""

@@ -48,6 +48,7 @@ class Stream:
         self.trust = Trust()
         self.timings = Timings(arrived=time.monotonic())
         self.is_cancelled = False
+        self.is_aborted = False
         self.finish_reason: FinishReason | None = None
         stop = request.stop
         self.max_len = len(request.prompt) + stop.max_tokens

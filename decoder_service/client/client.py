@@ -11,11 +11,11 @@ from draftwell.decoder.v1 import decoder_pb2 as pb
 from draftwell.decoder.v1.decoder_pb2_grpc import DecoderServiceStub
 
 from decoder_service.client.errors import InvalidRequest, translated
-from decoder_service.client.generation import Model
+from decoder_service.client.generation import Model, ServerInfo
 from decoder_service.client.health import wait_until_serving
 from decoder_service.client.request import Drafts, Message, Prompt, Sampling, Stop
 from decoder_service.client.stream import GenerationStream, Responses
-from decoder_service.client.wire import generate_request, model_of, prompt_field
+from decoder_service.client.wire import generate_request, model_of, prompt_field, server_info_of
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
 _CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0),)
@@ -69,6 +69,16 @@ class Client:
             return self._stub.Generate(request, timeout=timeout)
 
         return GenerationStream(open_call, request, self.address)
+
+    def abort(self, request_id: str, *, timeout: float | None = None) -> int:
+        """End the generations of that id, whoever asked for them; return how many there were."""
+        with translated(self.address):
+            return self._stub.Abort(pb.AbortRequest(request_id=request_id), timeout=timeout).num_aborted
+
+    def server_info(self, *, timeout: float | None = None) -> ServerInfo:
+        """Describe the server and how busy it is."""
+        with translated(self.address):
+            return server_info_of(self._stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=timeout))
 
     def model(self, *, timeout: float | None = None) -> Model:
         """Describe the served model."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from decoder_service.client.request import Lookahead
+
 
 class TokenSource(StrEnum):
     """Who proposed a token that the model confirmed."""
@@ -22,6 +24,7 @@ class FinishReason(StrEnum):
     STOP_TOKEN = "stop_token"
     STOP_STRING = "stop_string"
     LENGTH = "length"
+    ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,24 @@ class Generation:
     def first_token_s(self) -> float | None:
         """Seconds from the call to the first token."""
         return next((step.elapsed_s for step in self.steps if step.token_ids), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A decoder: what it allows and how busy it is."""
+
+    version: str
+    uptime_s: float
+    num_running: int
+    num_waiting: int
+    max_streams: int
+    max_queue: int
+    num_cache_positions: int
+    num_cache_positions_used: int
+    sources: tuple[str, ...]  # that requests may name
+    draft_nodes: int  # most in a step, all requests together
+    lookahead: Lookahead
+    step_costs_ms: dict[int, float]  # by rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class GenerationStream:
     """
 
     def __init__(self, open_call: OpenCall, request: pb.GenerateRequest, address: str) -> None:
+        self.request_id = request.request_id
         self._address = address
         self._began_s = time.monotonic()
         self._call = open_call(request)

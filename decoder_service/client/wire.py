@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,14 @@ from decoder_service.client.generation import (
     FinishReason,
     Generation,
     Model,
+    ServerInfo,
     SourceStats,
     Step,
     Timings,
     TokenSource,
     Usage,
 )
-from decoder_service.client.request import Drafts, Message, Prompt, Sampling, Stop
+from decoder_service.client.request import Drafts, Lookahead, Message, Prompt, Sampling, Stop
 
 _SOURCES = {
     pb.TOKEN_SOURCE_MODEL: TokenSource.MODEL,
@@ -32,6 +34,7 @@ _REASONS = {
     pb.FINISH_REASON_STOP_TOKEN: FinishReason.STOP_TOKEN,
     pb.FINISH_REASON_STOP_STRING: FinishReason.STOP_STRING,
     pb.FINISH_REASON_LENGTH: FinishReason.LENGTH,
+    pb.FINISH_REASON_ABORTED: FinishReason.ABORTED,
 }
 
 
@@ -45,7 +48,7 @@ def generate_request(
     """Build the message; raise InvalidRequest for values that the wire cannot carry."""
     try:
         return pb.GenerateRequest(
-            request_id=request_id,
+            request_id=request_id or uuid.uuid4().hex,
             sampling=None if sampling is None else _sampling(sampling),
             stop=None if stop is None else _stop(stop),
             drafts=None if drafts is None else _drafts(drafts),
@@ -151,6 +154,25 @@ def _timings(message: pb.Timings) -> Timings:
         draft_wait_ms=message.draft_wait_ms,
         draft_wait_p50_ms=message.draft_wait_p50_ms,
         draft_wait_max_ms=message.draft_wait_max_ms,
+    )
+
+
+def server_info_of(message: pb.GetServerInfoResponse) -> ServerInfo:
+    """The server."""
+    shape = message.lookahead
+    return ServerInfo(
+        version=message.version,
+        uptime_s=message.uptime_s,
+        num_running=message.num_running,
+        num_waiting=message.num_waiting,
+        max_streams=message.max_streams,
+        max_queue=message.max_queue,
+        num_cache_positions=message.num_cache_positions,
+        num_cache_positions_used=message.num_cache_positions_used,
+        sources=tuple(message.sources),
+        draft_nodes=message.draft_nodes,
+        lookahead=Lookahead(shape.window, shape.ngram, shape.candidates),
+        step_costs_ms={cost.rows: cost.milliseconds for cost in message.step_costs},
     )
 
 

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from decoder_service.draft import Source
 from decoder_service.engine import Engine
 from decoder_service.errors import DecoderError, InternalError, OverloadedError, StoppingError
+from decoder_service.kv_cache import CacheUse
 from decoder_service.request import (
     DraftChoice,
     DraftStats,
@@ -30,7 +31,7 @@ from decoder_service.request import (
     Timings,
 )
 from decoder_service.sampling import SamplingParams
-from decoder_service.scheduler import Scheduler, Ticket
+from decoder_service.scheduler import Load, Scheduler, Ticket
 
 TIMEOUT_S = 30.0
 FOREVER = 1_000_000  # tokens
@@ -43,6 +44,7 @@ class FakeStream:
     request: GenerationRequest
     sink: Callable[[Event], None]
     is_cancelled: bool = False
+    is_aborted: bool = False
     num_steps: int = 0
 
     @property
@@ -68,6 +70,14 @@ class FakeEngine:
     def is_idle(self) -> bool:
         return not self.running
 
+    @property
+    def num_running(self) -> int:
+        return len(self.running)
+
+    @property
+    def cache_use(self) -> CacheUse:
+        return CacheUse(64, 16)
+
     def streams(self) -> list[FakeStream]:
         return list(self.running)
 
@@ -90,7 +100,11 @@ class FakeEngine:
             raise failure
         self.drop([stream for stream in self.running if stream.is_cancelled])
         for stream in self.streams():
-            self._emit(stream)
+            if stream.is_aborted:
+                self.drop([stream])
+                stream.sink(finished(stream.num_steps, FinishReason.ABORTED))
+            else:
+                self._emit(stream)
 
     def allow(self, num_steps: int) -> None:
         """Let so many steps run, and wait until the next one is about to."""
@@ -112,8 +126,8 @@ class FakeEngine:
             stream.sink(finished(stream.num_steps))
 
 
-def finished(num_output: int) -> FinishedEvent:
-    return FinishedEvent(FinishReason.LENGTH, "", None, "", num_output, DraftStats(), Timings(), [])
+def finished(num_output: int, reason: FinishReason = FinishReason.LENGTH) -> FinishedEvent:
+    return FinishedEvent(reason, "", None, "", num_output, DraftStats(), Timings(), [])
 
 
 class Events:
@@ -234,6 +248,36 @@ def test_a_cancellation_is_not_lost_while_the_request_is_being_added() -> None:
     assert isinstance(other.last(), FinishedEvent)
     scheduler.stop(TIMEOUT_S)
     assert cancelled.seen == []
+
+
+def test_abort_ends_running_and_waiting_requests_of_that_name_and_no_others() -> None:
+    engine, events = FakeEngine(), [Events() for _ in range(3)]
+    with running(engine) as scheduler:
+        scheduler.submit(request(FOREVER, "bad"), events[0])
+        engine.wait_for_step()
+        scheduler.submit(request(FOREVER, "bad"), events[1])  # not yet taken by the device thread
+        other = scheduler.submit(request(FOREVER, "good"), events[2])
+        assert scheduler.abort("bad") == 2
+        assert scheduler.abort("bad") == 0, "they are ended already"
+        engine.allow(2)
+        ends = [each.last() for each in events[:2]]
+        assert [end.reason for end in ends if isinstance(end, FinishedEvent)] == [FinishReason.ABORTED] * 2
+        assert (events[0].num_steps, events[1].num_steps, events[2].num_steps) == (0, 0, 1)
+        assert scheduler.abort("unknown") == 0
+        scheduler.cancel(other)
+        assert scheduler.abort("good") == 0, "its client has left"
+
+
+def test_the_load_counts_requests_that_run_and_that_wait() -> None:
+    engine = FakeEngine()
+    with running(engine) as scheduler:
+        assert scheduler.load() == Load(0, 0, CacheUse(64, 16))
+        scheduler.submit(request(FOREVER), Events())
+        engine.wait_for_step()
+        scheduler.submit(request(FOREVER), Events())
+        assert scheduler.load() == Load(1, 1, CacheUse(64, 16))
+        engine.allow(1)
+        assert scheduler.load() == Load(2, 0, CacheUse(64, 16))
 
 
 def test_a_full_queue_refuses_and_takes_again_once_a_request_has_ended() -> None:
