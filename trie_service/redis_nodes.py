@@ -35,7 +35,8 @@ class RedisNodes:
     def __init__(self, redis: Any, calling: Calling, *, is_cluster: bool) -> None:  # noqa: ANN401 - redis-py's
         self._redis = redis
         self._calling = calling
-        self._is_cluster = is_cluster
+        self.is_cluster = is_cluster
+        self.num_losses = 0  # of nodes, so far
         self._probes: dict[str, asyncio.Task[None]] = {}  # of lost nodes, by name
 
     async def close(self) -> None:
@@ -51,7 +52,7 @@ class RedisNodes:
 
     async def now_ms(self) -> int:
         """The clock of a node that answers, in milliseconds since 1970; raise StoreUnavailableError without one."""
-        if not self._is_cluster:
+        if not self.is_cluster:
             async with self._calling():
                 return _milliseconds(await self._redis.time())
         async with self._calling():
@@ -71,7 +72,7 @@ class RedisNodes:
 
         Raises StoreUnavailableError where no node answers.
         """
-        if not self._is_cluster:
+        if not self.is_cluster:
             return await self._pipelined(asks)
         places = await self._places(asks)
         asked = [name for name in places if name not in self._probes]
@@ -116,6 +117,7 @@ class RedisNodes:
     def _lose(self, name: str, key: str, error: StoreUnavailableError) -> None:
         if name not in self._probes:
             log.warning("node of the store lost: its namespaces learn nothing", node=name, error=str(error))
+            self.num_losses += 1
             self._probes[name] = asyncio.create_task(self._probe(name, key))
 
     async def _probe(self, name: str, key: str) -> None:

@@ -1,12 +1,11 @@
 """The store in Redis, Valkey or a cluster of them, the only module that speaks to it.
 
-``redis_keys.py`` lists every key. A cluster cannot block on streams of several slots, so there replicas poll.
+``redis_keys.py`` lists every key.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -40,6 +39,7 @@ from trie_service.redis_codec import (
     record_of,
     stored_of,
 )
+from trie_service.redis_logs import RedisLogs
 from trie_service.redis_nodes import Ask, RedisNodes
 from trie_service.redis_snapshots import RedisSnapshots
 from trie_service.sequence import Forgotten, TokenSequence
@@ -48,10 +48,7 @@ from trie_service.store import MAX_RECENT_IDS, START, Batch, Cursors, Registry, 
 
 CONNECT_TIMEOUT_S = 1.0
 COMMAND_TIMEOUT_S = 2.0
-MAX_ENTRIES_PER_READ = 64
 MAX_CHANGES_KEPT = 1000
-POLL_S = 0.02
-POLL_S_PER_STREAM = 0.0002  # a thousand namespaces are asked five times a second
 ENTRIES_PER_TRIM = 256  # looked at by one call of the script, some milliseconds
 REJECTED_FOR_S = 24 * 3600
 DELETED_FOR_S = 30 * 24 * 3600  # longer than any replica goes on without the store
@@ -72,6 +69,7 @@ class RedisStore:
         self._is_cluster = isinstance(self._redis, RedisCluster)
         self._snapshots = RedisSnapshots(self._redis, self._calling)
         self._nodes = RedisNodes(self._redis, self._calling, is_cluster=self._is_cluster)
+        self._logs = RedisLogs(self._redis, self._calling, self._nodes)
 
     @property
     def description(self) -> str:
@@ -177,7 +175,7 @@ class RedisStore:
         names = {record: keys.log_key(record) for record in cursors.logs}
         streams = {names[record]: position for record, position in cursors.logs.items()}
         streams[keys.CHANGES_KEY] = cursors.changes
-        found = await (self._poll if self._is_cluster else self._xread)(streams, wait_s)
+        found = await self._logs.read(streams, wait_s)
         logs = {}
         for record, key in names.items():
             if key in found:
@@ -253,23 +251,6 @@ class RedisStore:
         if stored.is_snapshot_rejected:
             raise SnapshotCorruptError(f"the snapshot of namespace {record.name!r} was found damaged")
 
-    async def _xread(self, streams: Mapping[str, str], wait_s: float) -> dict[str, Any]:
-        block_ms = max(1, int(wait_s * 1000)) if wait_s > 0 else None
-        async with self._calling(wait_s):
-            reply = await self._redis.xread(dict(streams), count=MAX_ENTRIES_PER_READ, block=block_ms)
-        return {key.decode(): entries for key, entries in reply or []}
-
-    async def _poll(self, streams: Mapping[str, str], wait_s: float) -> dict[str, Any]:
-        end = time.monotonic() + wait_s
-        while True:
-            replies = await self._nodes.ask(
-                [Ask(key, partial(_put_xrange, key, position)) for key, position in streams.items()]
-            )
-            found = {key: entries for key, entries in zip(streams, replies, strict=True) if entries}
-            if found or time.monotonic() >= end:
-                return found
-            await asyncio.sleep(POLL_S + POLL_S_PER_STREAM * len(streams))
-
     async def _metas(self, names: Sequence[str]) -> list[Mapping[bytes, bytes] | None]:
         """The hash of each namespace, None where its node does not answer."""
         hashes = [keys.meta_key(name) for name in names]
@@ -328,10 +309,6 @@ def _put_hgetall(key: str, pipeline: Reply) -> None:
 
 def _put_hmget(key: str, pipeline: Reply) -> None:
     pipeline.hmget(key, STORED_FIELDS)
-
-
-def _put_xrange(key: str, position: str, pipeline: Reply) -> None:
-    pipeline.xrange(key, min=f"({position}", count=MAX_ENTRIES_PER_READ)
 
 
 def without_credentials(url: str) -> str:

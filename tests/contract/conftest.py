@@ -37,18 +37,29 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
         await opened_store.close()
 
 
+@pytest.fixture(params=["redis", "cluster"])
+async def large_store(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
+    """An empty store of each kind that is no memory, for logs of any size."""
+    opened = _redis_store(1 << 30) if request.param == "redis" else _cluster_store(request, 1 << 30)
+    async with opened as opened_store:
+        yield opened_store
+        await opened_store.close()
+
+
 @asynccontextmanager
-async def _redis_store() -> AsyncIterator[RedisStore]:
+async def _redis_store(max_log_bytes: int = MAX_LOG_BYTES) -> AsyncIterator[RedisStore]:
     server = EmbeddedServer(None)
     await server.start()
-    yield RedisStore(server.url, max_log_bytes=MAX_LOG_BYTES)
+    yield RedisStore(server.url, max_log_bytes=max_log_bytes)
     await server.stop()
 
 
 @asynccontextmanager
-async def _cluster_store(request: pytest.FixtureRequest) -> AsyncIterator[RedisStore]:
+async def _cluster_store(
+    request: pytest.FixtureRequest, max_log_bytes: int = MAX_LOG_BYTES
+) -> AsyncIterator[RedisStore]:
     ports = request.getfixturevalue("cluster_ports")
     for port in ports:
         with Redis(port=port) as node:
             node.flushall()
-    yield RedisStore(f"redis+cluster://127.0.0.1:{ports[0]}", max_log_bytes=MAX_LOG_BYTES)
+    yield RedisStore(f"redis+cluster://127.0.0.1:{ports[0]}", max_log_bytes=max_log_bytes)
