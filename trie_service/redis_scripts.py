@@ -2,7 +2,8 @@
 
 KEYS[1] is always the namespace's hash and ARGV[1] its incarnation; a script answers GONE where the namespace
 is another one by now, and STALE for a lease's token that is older than the newest grant. Redis without room
-for more refuses a script's first write, so each writes all or nothing.
+for more refuses a script's first write, so each writes all or nothing. Of a log, which may have entries of a
+mebibyte, a script has a few at once.
 """
 
 from __future__ import annotations
@@ -69,13 +70,16 @@ if num == 0 then return 0 end
 redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -1 - tonumber(ARGV[3]))
 redis.call('HINCRBY', KEYS[1], 'appended', num)
 local held = redis.call('HINCRBY', KEYS[1], 'log_bytes', added)
-local dropped = 0
-local oldest = held > bound and redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 2 * num + 16) or {}
-for _, entry in ipairs(oldest) do
-  local size = #(entry[2][8] or '')
-  if held - dropped - size < bound then break end
-  redis.call('XDEL', KEYS[2], entry[1])
-  dropped = dropped + size
+local dropped, left = 0, held > bound and 2 * num + 16 or 0
+while left > 0 do
+  local oldest = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', math.min(left, 8))
+  left = #oldest > 0 and left - #oldest or 0
+  for _, entry in ipairs(oldest) do
+    local size = #(entry[2][8] or '')
+    if held - dropped - size < bound then left = 0 break end
+    redis.call('XDEL', KEYS[2], entry[1])
+    dropped = dropped + size
+  end
 end
 if dropped > 0 then redis.call('HINCRBY', KEYS[1], 'log_bytes', -dropped) end
 return learned
@@ -129,19 +133,24 @@ redis.call('EXPIRE', KEYS[3], ARGV[2])
 return 1
 """
 
-# KEYS: meta, log. ARGV: incarnation, token, milliseconds that entries are kept, most entries to look at.
+# KEYS: meta, log. ARGV: incarnation, token, milliseconds that entries are kept, most entries and about most
+# bytes to drop. Answers the entries dropped; 0: there are no more.
 TRIM: Final = """
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[1] then return -1 end
 if tonumber(ARGV[2]) < tonumber(redis.call('HGET', KEYS[1], 'token') or '0') then return -2 end
 local covered = tonumber(redis.call('HGET', KEYS[1], 'snap_number') or '0')
 local now = redis.call('TIME')
 local newest = now[1] * 1000 + math.floor(now[2] / 1000) - tonumber(ARGV[3])
-local dropped, num = 0, 0
-for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[4])) do
-  local number, appended = tonumber(entry[2][2]) or 0, tonumber(string.match(entry[1], '^%d+'))
-  if number > covered or appended > newest then break end
-  dropped = dropped + #(entry[2][8] or '')
-  num = num + redis.call('XDEL', KEYS[2], entry[1])
+local dropped, num, left = 0, 0, tonumber(ARGV[4])
+while left > 0 and dropped < tonumber(ARGV[5]) do
+  local oldest = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', math.min(left, 8))
+  left = #oldest > 0 and left - #oldest or 0
+  for _, entry in ipairs(oldest) do
+    local number, appended = tonumber(entry[2][2]) or 0, tonumber(string.match(entry[1], '^%d+'))
+    if number > covered or appended > newest then left = 0 break end
+    dropped = dropped + #(entry[2][8] or '')
+    num = num + redis.call('XDEL', KEYS[2], entry[1])
+  end
 end
 if dropped > 0 then redis.call('HINCRBY', KEYS[1], 'log_bytes', -dropped) end
 return num

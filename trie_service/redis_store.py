@@ -49,7 +49,8 @@ from trie_service.store import MAX_RECENT_IDS, START, Batch, Cursors, Registry, 
 CONNECT_TIMEOUT_S = 1.0
 COMMAND_TIMEOUT_S = 2.0
 MAX_CHANGES_KEPT = 1000
-ENTRIES_PER_TRIM = 256  # looked at by one call of the script, some milliseconds
+ENTRIES_PER_TRIM = 256  # dropped by one call of the script, some milliseconds
+BYTES_PER_TRIM = 8 << 20
 REJECTED_FOR_S = 24 * 3600
 DELETED_FOR_S = 30 * 24 * 3600  # longer than any replica goes on without the store
 CLUSTER_SUFFIX = "+cluster://"  # redis+cluster:// and rediss+cluster:// name any node of a cluster
@@ -238,13 +239,11 @@ class RedisStore:
 
     async def trim(self, record: NamespaceRecord, token: int, keep_s: float) -> int:
         """Drop entries that the snapshot holds, in steps that hold nobody up."""
-        arguments: Arguments = [token, int(keep_s * 1000), ENTRIES_PER_TRIM]
+        arguments: Arguments = [token, int(keep_s * 1000), ENTRIES_PER_TRIM, BYTES_PER_TRIM]
         num_trimmed = 0
-        while True:
-            num = int(await self._run_on(scripts.TRIM, record, [keys.log_key(record)], arguments))
+        while num := int(await self._run_on(scripts.TRIM, record, [keys.log_key(record)], arguments)):
             num_trimmed += num
-            if num < ENTRIES_PER_TRIM:
-                return num_trimmed
+        return num_trimmed
 
     async def _check_not_rejected(self, record: NamespaceRecord) -> None:
         (stored,) = await self.stored([record])
