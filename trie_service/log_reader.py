@@ -13,7 +13,7 @@ from trie_service.namespaces import Namespaces
 from trie_service.store import Batch, Cursors, LogEntry, Store
 
 WORDS_BETWEEN_TURNS = 512
-READ_BACK_TIMEOUT_S = 10.0
+STALLED_S = 10.0  # a log of which nothing is read for so long
 
 
 def now_ms() -> int:
@@ -58,28 +58,38 @@ class LogReader:
             self._applied.notify_all()
 
     async def until_caught_up(self, record: NamespaceRecord) -> NamespaceMemory:
-        """Wait until memory holds all that is in the log now; return it.
+        """Wait until memory holds all that is in the log now, for as long as it is read; return it.
 
-        Raises StoreUnavailableError where it does not come to that in time, and NamespaceNotFoundError for a
-        namespace that is gone.
+        Raises StoreUnavailableError where nothing is read any more, and NamespaceNotFoundError for a namespace
+        that is gone.
         """
         (stored,) = await self._store.stored([record])
         if stored.is_out_of_reach:
             raise NodeUnavailableError(f"namespace {record.name!r} is kept where the store does not answer")
-        try:
-            async with asyncio.timeout(READ_BACK_TIMEOUT_S), self._applied:
-                await self._applied.wait_for(lambda: self._is_settled(record, stored.head))
-        except TimeoutError as error:
-            raise StoreUnavailableError(
-                f"the log of namespace {record.name!r} was not read in {READ_BACK_TIMEOUT_S:.0f} s"
-            ) from error
+        while (left := self._num_left(record, stored.head)) > 0:
+            if not await self._moves_on(record, stored.head, left):
+                raise StoreUnavailableError(
+                    f"memory of namespace {record.name!r} lacks {left:,} entries of the log, and read none "
+                    f"in {STALLED_S:.0f} s: try again later"
+                )
         if (memory := self._namespaces.find(record)) is None:
             raise NamespaceNotFoundError(f"namespace {record.name!r} was deleted")
         return memory
 
-    def _is_settled(self, record: NamespaceRecord, head: int) -> bool:
+    def _num_left(self, record: NamespaceRecord, head: int) -> int:
+        """Entries up to the head that memory lacks; none of a namespace that is gone."""
         memory = self._namespaces.find(record)  # not always the same one: a snapshot may take its place
-        return memory is None or memory.has_applied(head)
+        return 0 if memory is None else max(0, head - memory.num_applied)
+
+    async def _moves_on(self, record: NamespaceRecord, head: int, left: int) -> bool:
+        """Whether memory reads on, or may not for now."""
+        try:
+            async with asyncio.timeout(STALLED_S), self._applied:
+                await self._applied.wait_for(lambda: self._num_left(record, head) != left)
+        except TimeoutError:
+            memory = self._namespaces.find(record)
+            return memory is None or memory.is_busy or self._num_left(record, head) != left
+        return True
 
     async def _apply_after(self, position: str, record: NamespaceRecord, entry: LogEntry) -> bool:
         """False where memory is not at that position of the log any more: the rest is to be read anew."""

@@ -184,10 +184,6 @@ class NamespaceMemory:
         """Number of the newest applied entry of the log."""
         return self._applied
 
-    def has_applied(self, number: int) -> bool:
-        """Whether the memory is complete up to that entry of the log."""
-        return self._applied >= number
-
     def newest(self, context: TokenArray) -> Int32Array:
         """What of a context can be matched; raise InvalidArgumentError for a token not in the vocabulary."""
         return checked_tokens(context[-self._max_order :], self.record.vocab_size)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from index_replicas import CHAT, BreakableStore, draft, learn, replica, until
+from index_replicas import CHAT, OPTIONS, BreakableStore, draft, learn, replica, until
 from structlog.testing import capture_logs
 
+from trie_service import log_reader
+from trie_service.errors import StoreUnavailableError
+from trie_service.export_file import decode
 from trie_service.index import DraftIndex
 from trie_service.memory_store import MemoryStore
+from trie_service.namespace import NamespaceRecord
 from trie_service.sequence import TokenSequence
 from trie_service.service import compile_index
+from trie_service.serving import ServingState
 from trie_service.store import START, LogEntry, Stored
 
 
@@ -61,3 +67,37 @@ async def test_what_was_read_before_memory_went_back_is_not_applied(position: st
         await memory.rewind(Stored(snapshot_position=position))
         await index.reader.apply(replace(batch, changed=False), cursors)
         assert (memory.position, memory.num_applied) == (position, 0)
+
+
+async def stuck(store: MemoryStore, num_entries: int) -> DraftIndex:
+    """An index that nobody reads the log for, that far behind."""
+    record = await store.create(NamespaceRecord.new(CHAT, 100))
+    index = DraftIndex(store, OPTIONS)
+    await index.namespaces.reconcile()
+    index.serving.state = ServingState.SERVING
+    for number in range(num_entries):
+        await store.append(record, [TokenSequence(str(number), np.array([3, number], dtype=np.int32))])
+    return index
+
+
+async def test_a_log_that_is_not_read_is_told_with_how_much_of_it_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_reader, "STALLED_S", 0.02)
+    index = await stuck(MemoryStore(), 3)
+    with pytest.raises(StoreUnavailableError, match=r"'chat'.* 3 entries"):
+        await index.mover.export(CHAT)
+
+
+async def test_a_log_is_waited_for_as_long_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "STALLED_S", 0.5)
+    store = MemoryStore()
+    index = await stuck(store, 8)
+    exporting = asyncio.create_task(index.mover.export(CHAT))
+    for _ in range(8):
+        await asyncio.wait([exporting], timeout=0.1)  # all of it takes longer than a stall
+        cursors = index.namespaces.cursors()
+        batch = await store.read(cursors, wait_s=0)
+        first = {record: entries[:1] for record, entries in batch.logs.items()}
+        await index.reader.apply(replace(batch, logs=first), cursors)
+    assert len(decode(await exporting).rows) == 8

@@ -156,7 +156,7 @@ async def test_what_was_trimmed_unread_is_loaded_though_nothing_new_is_learned()
         assert (await one.snapshots.write(CHAT)).num_trimmed == 2
         await follower.catch_up()
         (memory,) = slow.namespaces.all()
-        assert memory.has_applied(2)
+        assert memory.num_applied == 2
 
 
 async def test_a_snapshot_of_a_newer_version_stops_no_replica_that_missed_entries() -> None:
