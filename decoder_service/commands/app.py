@@ -12,6 +12,8 @@ import typer
 
 from decoder_service.client import ClientError, Drafts, Lookahead, Prompt, Sampling, Stop, Unreachable, chat
 from decoder_service.client.client import DEFAULT_ADDRESS
+from decoder_service.commands.bench.command import BenchOptions, run_bench
+from decoder_service.commands.bench.systems import DRAFT_NODES, most_rows, systems_of
 from decoder_service.commands.demo.command import DemoOptions, OutputDiffers, run_demo
 from decoder_service.commands.generate import GenerateOptions, run_generate
 from decoder_service.commands.pair import Pair, PairOptions
@@ -202,6 +204,85 @@ def _running_pair(decoder: str | None, trie: str | None) -> Pair | None:
     if (decoder is None) != (trie is None):
         raise typer.BadParameter("--decoder and --trie go together")
     return None if decoder is None or trie is None else Pair(decoder, trie)
+
+
+@app.command()
+def bench(  # noqa: PLR0913 - one parameter an option
+    *,
+    prompts: Annotated[
+        list[str],
+        typer.Option(metavar="FILE[=N]", help="Prompts, .jsonl or .jsonl.gz, or N of them; repeatable."),
+    ],
+    systems: Annotated[
+        str, typer.Option(help="What to compare; lookahead:WxNxG is a system too.")
+    ] = "plain,own,index,lookahead,jacobi,all,hf-generate,hf-prompt-lookup",
+    concurrency: Annotated[str, typer.Option(help="Requests at once; several, separated by commas.")] = "1",
+    lessons: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE[=N]", help="Prompts that all-taught learns first; repeatable."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many prompts in all.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens a prompt.")] = 128,
+    passes: Annotated[
+        int, typer.Option(min=1, help="Over all prompts; later ones find what was learned.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw the figures there, .png or .svg.")] = None,
+    redis: Redis = "embedded:",
+    model: Model = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    decoder: Annotated[str | None, typer.Option(help="Of a pair that runs already; needs --trie.")] = None,
+    trie: Annotated[str | None, typer.Option(help="Of a pair that runs already.")] = None,
+) -> None:
+    """Compare ways of decoding on the same prompts, greedily, in one run.
+
+    Systems take turns, prompt by prompt. Exit status 1 if a way of this decoder gave other tokens than plain
+    decoding.
+
+    Examples:
+
+        draftwell bench --prompts prompts.jsonl.gz --limit 20
+
+        draftwell bench --prompts chat.jsonl=60 --prompts code.jsonl=20 --systems plain,all,hf-generate --json
+
+        draftwell bench --prompts chat.jsonl=20 --systems plain,lookahead:4x3x5,lookahead:8x3x5 --picture sweep.svg
+    """
+    try:
+        chosen = systems_of(systems)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--systems") from error
+    concurrencies = _concurrencies(concurrency)
+    flags = (
+        "--draft-nodes",
+        str(max(DRAFT_NODES, most_rows(chosen))),
+        "--max-streams",
+        str(max(concurrencies)),
+    )
+    options = BenchOptions(
+        pair=PairOptions(redis=redis, model=model, dtype=dtype, device=device, decoder_flags=flags),
+        running=_running_pair(decoder, trie),
+        prompts=tuple(prompts),
+        lessons=tuple(lessons or ()),
+        systems=tuple(chosen),
+        concurrencies=concurrencies,
+        limit=limit,
+        max_tokens=max_tokens,
+        passes=passes,
+        as_json=as_json,
+        picture=picture,
+    )
+    with _failures_as_exit_status():
+        run_bench(options)
+
+
+def _concurrencies(value: str) -> tuple[int, ...]:
+    numbers = [number.strip() for number in value.split(",")]
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise typer.BadParameter(
+            f"{value!r} is not numbers above 0, for example 1,4,16", param_hint="--concurrency"
+        )
+    return tuple(map(int, numbers))
 
 
 @app.command()

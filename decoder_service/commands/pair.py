@@ -23,6 +23,7 @@ class PairOptions:
     model: str | None = None
     dtype: str | None = None
     device: str | None = None
+    decoder_flags: tuple[str, ...] = ()  # further ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def _trie_launch(options: PairOptions) -> Launch:
 def _decoder_launch(options: PairOptions, trie: str) -> Launch:
     chosen = {"--model": options.model, "--dtype": options.dtype, "--device": options.device}
     given = [part for flag, value in chosen.items() if value is not None for part in (flag, value)]
-    arguments = ("--listen", options.decoder_listen, "--trie", trie, *given)
+    arguments = ("--listen", options.decoder_listen, "--trie", trie, *given, *options.decoder_flags)
     return Launch("decoder-service", "decoder_service", arguments)
 
 

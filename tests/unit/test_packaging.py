@@ -135,7 +135,11 @@ def third_party_imports(package: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("package", "extras"),
-    [("draftwell", [""]), ("trie_service", ["trie", "embedded", "corpus"]), ("decoder_service", ["decoder"])],
+    [
+        ("draftwell", [""]),
+        ("trie_service", ["trie", "embedded", "corpus"]),
+        ("decoder_service", ["decoder", "bench"]),
+    ],
 )
 def test_every_imported_distribution_is_asked_for(package: str, extras: list[str]) -> None:
     asked = {name for extra in extras for name in requirements_of(extra)}

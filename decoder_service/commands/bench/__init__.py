@@ -1,0 +1,1 @@
+"""``draftwell bench``: methods of decoding side by side, on the same prompts, in one run."""
