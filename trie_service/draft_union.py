@@ -6,12 +6,12 @@ node is likelier than its parent in any of the trees, parents stay with their ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from trie_service.drafting import Draft
+from trie_service.drafting import NUM_ROWS, PARENT_ROW, Draft
 from trie_service.sequence import Int32Array
 
 OWN: Final = 0
@@ -65,13 +65,9 @@ def _tree(
 ) -> SourcedDraft:
     place = {path: index for index, path in enumerate(chosen)} | {(): ROOT}
     sources = [(trees[best[path].origin], best[path].index) for path in chosen]
-    columns: dict[str, Any] = {
-        field.name: np.array(
-            [getattr(tree, field.name)[index] for tree, index in sources],
-            dtype=getattr(trees[OWN], field.name).dtype,
-        )
-        for field in fields(Draft)
-    }
-    columns["parents"] = np.array([place[path[:-1]] for path in chosen], dtype=np.int32)
+    rows = np.empty((NUM_ROWS, len(chosen)), dtype=np.int32)
+    for node, (tree, index) in enumerate(sources):
+        rows[:, node] = tree.rows[:, index]
+    rows[PARENT_ROW] = [place[path[:-1]] for path in chosen]
     origins = np.array([best[path].origin for path in chosen], dtype=np.int32)
-    return SourcedDraft(Draft(**columns), origins)
+    return SourcedDraft(Draft(rows), origins)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +35,15 @@ from trie_service.matching import NODE, NODE_ORDER, NUM_MATCH_CELLS, extend_matc
 from trie_service.trie import Trie
 from trie_service.trie_arrays import NONE, Int32Array, Int64Array, TrieArrays
 
-# Rows of a draft under construction.
-_TOKEN = 0
-_PARENT = 1
-_ORDER = 2
-_COUNT = 3
-_TOTAL = 4
-_DEPTH = 5
-_NUM_ROWS = 6
+# Rows of a draft.
+_TOKEN: Final = 0
+PARENT_ROW: Final = 1
+_ORDER: Final = 2
+_COUNT: Final = 3
+_TOTAL: Final = 4
+_DEPTH: Final = 5
+_PROBABILITY: Final = 6  # the bits of a float32
+NUM_ROWS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +70,60 @@ class Draft:
     The evidence is that of the longest suffix of context and path that the token followed.
     """
 
-    tokens: Int32Array  # [n]
-    parents: Int32Array  # [n], -1: child of the context
-    orders: Int32Array  # [n], length of that suffix
-    counts: Int32Array  # [n], how often the token followed it
-    totals: Int32Array  # [n], how often anything followed it
-    probabilities: npt.NDArray[np.float32]  # [n], estimate that the text takes the path down to the node
+    rows: Int32Array  # [row, n]
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        num_nodes: int = self.rows.shape[1]
+        return num_nodes
+
+    @property
+    def tokens(self) -> Int32Array:  # [n]
+        """The tokens."""
+        return self._row(_TOKEN)
+
+    @property
+    def parents(self) -> Int32Array:  # [n]
+        """The node above each; -1 for children of the context."""
+        return self._row(PARENT_ROW)
+
+    @property
+    def orders(self) -> Int32Array:  # [n]
+        """Length of the longest suffix that the token followed."""
+        return self._row(_ORDER)
+
+    @property
+    def counts(self) -> Int32Array:  # [n]
+        """How often the token followed it."""
+        return self._row(_COUNT)
+
+    @property
+    def totals(self) -> Int32Array:  # [n]
+        """How often anything followed it."""
+        return self._row(_TOTAL)
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float32]:  # [n]
+        """Estimates that the text takes the path down to the node."""
+        return self._row(_PROBABILITY).view(np.float32)
+
+    def _row(self, row: int) -> Int32Array:
+        values: Int32Array = self.rows[row]
+        return values
 
 
 def draft(trie: Trie, context: Int32Array, limits: DraftLimits) -> Draft:
     """The likeliest continuations of ``context`` (oldest token first) that the trie has learned."""
     newest = np.ascontiguousarray(context[-trie.max_order :], dtype=np.int32)
-    nodes = np.empty((_NUM_ROWS, limits.max_nodes), dtype=np.int32)
-    probabilities = np.empty(limits.max_nodes, dtype=np.float32)
+    rows = np.empty((NUM_ROWS, limits.max_nodes), dtype=np.int32)
     size = _draft_into(
         *trie.arrays,
         newest,
         escape_strengths(trie.max_order),
-        nodes,
-        probabilities,
+        rows,
         limits.min_probability,
         limits.max_depth,
     )
-    return _draft_of(nodes[:, :size], probabilities[:size])
+    return Draft(rows[:, :size])
 
 
 def draft_batch(trie: Trie, contexts: Sequence[Int32Array], limits: Sequence[DraftLimits]) -> list[Draft]:
@@ -111,26 +140,19 @@ def draft_batch(trie: Trie, contexts: Sequence[Int32Array], limits: Sequence[Dra
     least = np.array([one.min_probability for one in limits], dtype=np.float64)
     depths = np.array([one.max_depth for one in limits], dtype=np.int64)
     starts = np.cumsum(max_nodes) - max_nodes
-    nodes = np.empty((_NUM_ROWS, int(max_nodes.sum())), dtype=np.int32)
-    probabilities = np.empty(nodes.shape[1], dtype=np.float32)
+    rows = np.empty((NUM_ROWS, int(max_nodes.sum())), dtype=np.int32)
     text = np.concatenate(newest) if newest else np.empty(0)
-    sizes = np.empty(len(newest), dtype=np.int64)
+    draft_ends = np.empty(len(newest), dtype=np.int64)
     _grow_drafts(
         trie.arrays,
         _Texts(text.astype(np.int32, copy=False), ends),
         escape_strengths(max_order),
-        _Trees(nodes, probabilities, starts, sizes),
+        _Trees(rows, starts, draft_ends),
         (max_nodes, least, depths),
     )
     return [
-        _draft_of(nodes[:, start : start + size], probabilities[start : start + size])
-        for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        Draft(rows[:, start:end]) for start, end in zip(starts.tolist(), draft_ends.tolist(), strict=True)
     ]
-
-
-def _draft_of(nodes: Int32Array, probabilities: npt.NDArray[np.float32]) -> Draft:
-    tokens, parents, orders, counts, totals, _ = nodes
-    return Draft(tokens, parents, orders, counts, totals, probabilities)
 
 
 class _Texts(NamedTuple):
@@ -138,16 +160,10 @@ class _Texts(NamedTuple):
     ends: npt.NDArray[np.int64]  # [text]
 
 
-class _Tree(NamedTuple):
-    nodes: Int32Array  # [row, node]
-    probabilities: npt.NDArray[np.float32]  # [node]
-
-
 class _Trees(NamedTuple):
-    nodes: Int32Array  # [row, node], of one tree after another
-    probabilities: npt.NDArray[np.float32]  # [node]
+    rows: Int32Array  # [row, node], of one tree after another
     starts: npt.NDArray[np.int64]  # [tree]
-    sizes: npt.NDArray[np.int64]  # [tree], to be filled in
+    ends: npt.NDArray[np.int64]  # [tree], to be filled in
 
 
 @compiled
@@ -159,13 +175,12 @@ def _draft_into(  # noqa: PLR0913, PLR0917 - to pass plain arrays takes Numba ha
     state: Int64Array,
     context: Int32Array,
     strengths: Float64Array,
-    nodes: Int32Array,
-    probabilities: npt.NDArray[np.float32],
+    rows: Int32Array,
     min_probability: float,
     max_depth: int,
 ) -> int:
     arrays = TrieArrays(entries, lists, buckets, ring, state)
-    return _grow_draft(arrays, context, strengths, _Tree(nodes, probabilities), (min_probability, max_depth))
+    return _grow_draft(arrays, context, strengths, rows, (min_probability, max_depth))
 
 
 @compiled
@@ -180,11 +195,10 @@ def _grow_drafts(
     text_start = 0
     for index in range(len(trees.starts)):
         start = trees.starts[index]
-        end = start + max_nodes[index]
-        tree = _Tree(trees.nodes[:, start:end], trees.probabilities[start:end])
+        rows = trees.rows[:, start : start + max_nodes[index]]
         text = texts.tokens[text_start : texts.ends[index]]
         one = (min_probabilities[index], max_depths[index])
-        trees.sizes[index] = _grow_draft(arrays, text, strengths, tree, one)
+        trees.ends[index] = start + _grow_draft(arrays, text, strengths, rows, one)
         text_start = texts.ends[index]
 
 
@@ -193,12 +207,13 @@ def _grow_draft(
     arrays: TrieArrays,
     context: Int32Array,
     strengths: Float64Array,
-    tree: _Tree,
+    rows: Int32Array,
     limits: tuple[float, int],
 ) -> int:
-    """Fill in the tree best-first and return its number of nodes."""
+    """Fill in the rows best-first and return its number of nodes."""
     min_probability, max_depth = limits
-    max_nodes: int = tree.nodes.shape[1]
+    max_nodes: int = rows.shape[1]
+    probabilities = rows[_PROBABILITY].view(np.float32)
     max_order = len(strengths) - 1
     matches = np.empty((max_nodes + 1, NUM_MATCH_CELLS), dtype=np.int32)  # last: the context's
     num_rows = (max_nodes + 1) * MAX_CANDIDATES
@@ -211,7 +226,7 @@ def _grow_draft(
     parent = NONE
     path_probability = 1.0
     for node in range(max_nodes):
-        if parent == NONE or tree.nodes[_DEPTH, parent] < max_depth:
+        if parent == NONE or rows[_DEPTH, parent] < max_depth:
             fresh = Candidates(columns[num_candidates:], shares[num_candidates:])
             is_full = num_waiting == max_nodes - node
             least = frontier.likelihoods[0] if is_full else 0.0
@@ -230,7 +245,8 @@ def _grow_draft(
         path_probability = frontier.likelihoods[num_waiting]
         best = columns[frontier.candidates[num_waiting]]
         parent = best[CANDIDATE_PARENT]
-        _add_node(tree, node, best, path_probability)
+        _add_node(rows, node, best)
+        probabilities[node] = path_probability
         if node + 1 < max_nodes:
             _match_candidate(arrays, matches[parent], best, max_order, matches[node])
         parent = node
@@ -248,12 +264,11 @@ def _match_candidate(
 
 
 @compiled
-def _add_node(tree: _Tree, node: int, candidate: Int32Array, probability: float) -> None:
+def _add_node(rows: Int32Array, node: int, candidate: Int32Array) -> None:
     parent = candidate[CANDIDATE_PARENT]
-    tree.nodes[_TOKEN, node] = candidate[CANDIDATE_TOKEN]
-    tree.nodes[_PARENT, node] = parent
-    tree.nodes[_ORDER, node] = candidate[ORDER]
-    tree.nodes[_COUNT, node] = candidate[FOLLOWED]
-    tree.nodes[_TOTAL, node] = candidate[FOLLOWERS_TOTAL]
-    tree.nodes[_DEPTH, node] = 1 if parent == NONE else tree.nodes[_DEPTH, parent] + 1
-    tree.probabilities[node] = probability
+    rows[_TOKEN, node] = candidate[CANDIDATE_TOKEN]
+    rows[PARENT_ROW, node] = parent
+    rows[_ORDER, node] = candidate[ORDER]
+    rows[_COUNT, node] = candidate[FOLLOWED]
+    rows[_TOTAL, node] = candidate[FOLLOWERS_TOTAL]
+    rows[_DEPTH, node] = 1 if parent == NONE else rows[_DEPTH, parent] + 1
