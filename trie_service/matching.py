@@ -55,8 +55,8 @@ def match_text(arrays: TrieArrays, text: Int32Array, max_order: int, match: Int3
     node = ROOT
     order = 0
     while order < len(newest):
-        longer = _node_with(arrays, hashes[order + 1], node)
-        if longer == NONE:
+        longer = _entry_with(arrays, hashes[order + 1], node)
+        if longer == NONE or is_leaf(arrays, longer):
             break
         node = longer
         order += 1
@@ -66,8 +66,8 @@ def match_text(arrays: TrieArrays, text: Int32Array, max_order: int, match: Int3
 
 
 @compiled
-def _node_with(arrays: TrieArrays, ngram_hash: int, suffix: int) -> int:
-    """The node with that hash whose n-gram is that of node ``suffix`` behind one token, or NONE.
+def _entry_with(arrays: TrieArrays, ngram_hash: int, suffix: int) -> int:
+    """The entry with that hash whose suffix link leads to ``suffix``, or NONE.
 
     There is at most one: n-grams that differ only in their first token have different hashes.
     """
@@ -141,7 +141,7 @@ def extend_match(
         if holds_token(arrays, leaf_slot, token):
             leaf_order = min(match[LEAF_ORDER] + 1, max_order)
     if order == max_order:
-        node, order, child = arrays.entries[node, LINK], order - 1, NONE
+        node, order, child = _shorter(arrays, node, order, child)
     while order >= 0:
         if child == NONE:
             child = find_child(arrays, node, token)
@@ -150,11 +150,18 @@ def extend_match(
         if child != NONE and order + 1 > leaf_order:
             leaf_order = order + 1
             leaf_slot = slot_of_leaf(arrays, child)
-        node, order, child = arrays.entries[node, LINK], order - 1, NONE
+        node, order, child = _shorter(arrays, node, order, child)
     extended[NODE] = child if order >= 0 else ROOT
     extended[NODE_ORDER] = order + 1
     extended[LEAF_ORDER] = leaf_order if leaf_order > order + 1 else 0
     extended[LEAF_SLOT] = leaf_slot
+
+
+@compiled
+def _shorter(arrays: TrieArrays, node: int, order: int, child: int) -> tuple[int, int, int]:
+    """A node, its order and its child, if that is known, all without their oldest token."""
+    shorter_child = NONE if child == NONE else arrays.entries[child, LINK]
+    return arrays.entries[node, LINK], order - 1, shorter_child
 
 
 @compiled

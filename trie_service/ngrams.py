@@ -262,7 +262,8 @@ def _add_occurrence(arrays: TrieArrays, slot: int, path: Int32Array, path_of_nex
         entries[node, TOTAL] += weight
         child = find_hashed_child(arrays, node, token, ngram_hash)
         if child == NONE:
-            path[depth] = add_leaf(arrays, node, token, slot, weight, ngram_hash)
+            leaf = path[depth] = add_leaf(arrays, node, token, slot, weight, ngram_hash)
+            entries[leaf, LINK] = path_of_next[depth - 1]
             return depth
         if is_leaf(arrays, child):
             _make_node(arrays, child, ngram_hash, depth < len(path) - 1)

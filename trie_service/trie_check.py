@@ -121,16 +121,16 @@ def _check_siblings(arrays: TrieArrays, parent: int) -> list[int]:
 
 
 def _check_link(arrays: TrieArrays, entry: int, ngram: Ngram) -> None:
-    """A node's suffix link leads to the n-gram without its oldest token, a node too; a leaf has none."""
+    """A suffix link leads to the n-gram without its oldest token, of a node to a node; a leaf may have none."""
     link = int(arrays.entries[entry, LINK])
-    if int(arrays.entries[entry, CHILD]) <= LEAF_BASE:
-        assert link == NONE
+    is_leaf = int(arrays.entries[entry, CHILD]) <= LEAF_BASE
+    if is_leaf and link == NONE:
         return
     suffix = ROOT
     for token in ngram[1:]:
         suffix = find_child(arrays, suffix, token)
     assert link == suffix
-    assert int(arrays.entries[link, CHILD]) > LEAF_BASE
+    assert is_leaf or int(arrays.entries[link, CHILD]) > LEAF_BASE
 
 
 def _check_hash(arrays: TrieArrays, entry: int, ngram: Ngram) -> None:

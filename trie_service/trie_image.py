@@ -184,7 +184,9 @@ def _load_entries(
             return entry
         _prefetch_later(arrays, columns, entry)
         _load_entry(arrays, columns, entry)
-        if slots[entry] == NONE and not _set_link(arrays, entry):
+        if slots[entry] != NONE:
+            arrays.entries[entry, LINK] = _likely_link(arrays, entry)
+        elif not _set_link(arrays, entry):
             return entry
     arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = num_entries
     return NONE
@@ -204,7 +206,7 @@ def _prefetch_later(
         prefetch_bucket(arrays, hash_with(hash_of(arrays, parents[later]), tokens[later]))
         prefetch_row(arrays.entries, arrays.entries[parents[later], LINK])
     later = entry + _AHEAD
-    if 0 <= parents[later] < entry and slots[later] == NONE:
+    if 0 <= parents[later] < entry:
         link = arrays.entries[parents[later], LINK]
         if link != NONE:
             prefetch_row(arrays.entries, arrays.entries[link, CHILD])
@@ -259,3 +261,14 @@ def _set_link(arrays: TrieArrays, entry: int) -> bool:
     link = ROOT if parent == ROOT else find_child(arrays, entries[parent, LINK], entries[entry, TOKEN])
     entries[entry, LINK] = link
     return bool(link != NONE and not is_leaf(arrays, link))
+
+
+@compiled
+def _likely_link(arrays: TrieArrays, leaf: int) -> int:
+    """A leaf's suffix link where it is quickly found, else NONE."""
+    entries = arrays.entries
+    parent = entries[leaf, PARENT]
+    if parent == ROOT:
+        return ROOT
+    first = entries[entries[parent, LINK], CHILD]
+    return first if first >= 0 and entries[first, TOKEN] == entries[leaf, TOKEN] else NONE
