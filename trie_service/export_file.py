@@ -64,9 +64,9 @@ def decode(data: bytes | bytearray) -> ExportedNamespace:
     header, body = _checked(memoryview(data))
     try:
         record = NamespaceRecord.new(
-            NamespaceRef(header["name"], header["fingerprint"]),
-            header["vocab_size"],
-            NamespaceLimits(**header["limits"]),
+            NamespaceRef(_text(header, "name"), _text(header, "fingerprint")),
+            _number(header, "vocab_size"),
+            _limits(header["limits"]),
         )
         num_words, num_rows = int(header["num_words"]), int(header["num_rows"])
     except (KeyError, TypeError, ValueError) as error:
@@ -98,6 +98,27 @@ def _checked(data: memoryview) -> tuple[dict[str, Any], memoryview]:
     if not isinstance(header, dict):
         raise ExportFileError("the file's header is no JSON object")
     return header, data[start:-_CHECKSUM_LEN]
+
+
+def _limits(found: object) -> NamespaceLimits:
+    if not isinstance(found, dict):
+        raise ExportFileError(f"the file's limits are {found!r:.40}, not an object")
+    return NamespaceLimits(**{name: _number(found, name) for name in found})
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str):
+        raise ExportFileError(f"the file's {name} is {value!r:.40}, not a text")
+    return value
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    """Replicas read it back from the store: nothing else must get there."""
+    value = fields[name]
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise ExportFileError(f"the file's {name} is {value!r:.40}, not a whole number")
+    return value
 
 
 def _check_words(words: Int32Array, vocab_size: int) -> None:

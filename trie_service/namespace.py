@@ -9,6 +9,7 @@ from uuid import uuid4
 from trie_service.errors import FingerprintMismatchError, InvalidArgumentError, UnsupportedFormatError
 
 FORMAT_VERSION = 1
+NO_FORMAT = -1  # of what is stored and makes no sense
 MAX_VOCAB_SIZE = 1 << 24
 MAX_FINGERPRINT_LEN = 256
 
@@ -79,6 +80,10 @@ class NamespaceRecord:
 
     def check_format(self) -> None:
         """Raise UnsupportedFormatError for a format that this version cannot read."""
+        if self.format_version == NO_FORMAT:
+            raise UnsupportedFormatError(
+                f"namespace {self.name!r} is stored in a format that makes no sense: was the store written by hand?"
+            )
         if not self.is_readable:
             raise UnsupportedFormatError(
                 f"namespace {self.name!r} is stored in format {self.format_version} and this version "

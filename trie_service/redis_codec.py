@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from trie_service.errors import InvalidArgumentError
-from trie_service.namespace import NamespaceLimits, NamespaceRecord
+from trie_service.namespace import NO_FORMAT, NamespaceLimits, NamespaceRecord
 from trie_service.sequence import Forgotten, TokenSequence
 from trie_service.store import START, LogEntry, Stored
 
@@ -45,7 +45,15 @@ def limit_fields(record: NamespaceRecord) -> dict[str, str | int]:
 
 
 def record_of(name: str, meta: Mapping[bytes, bytes]) -> NamespaceRecord:
-    """A namespace from its hash."""
+    """A namespace from its hash; one that makes no sense has a format that nobody reads."""
+    try:
+        return _record(name, meta)
+    except ValueError:
+        incarnation = meta.get(b"incarnation", b"").decode(errors="replace")
+        return NamespaceRecord(name, "", 0, incarnation, format_version=NO_FORMAT)
+
+
+def _record(name: str, meta: Mapping[bytes, bytes]) -> NamespaceRecord:
     limits = {field: int(meta.get(field.encode(), 0)) for field in _LIMIT_FIELDS}
     return NamespaceRecord(
         name=name,

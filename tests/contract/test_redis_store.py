@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from trie_service.embedded_store import EmbeddedServer
-from trie_service.errors import StoreFullError, StoreUnavailableError
+from trie_service.errors import StoreFullError, StoreUnavailableError, UnsupportedFormatError
 from trie_service.namespace import NamespaceRecord, NamespaceRef
 from trie_service.redis_keys import log_key, meta_key
 from trie_service.redis_store import RedisStore, without_credentials
@@ -113,6 +113,22 @@ async def test_an_entry_that_makes_no_sense_is_told_and_stops_nobody(
         await redis.xadd(log_key(record), {"other": 1})
     entries = (await store.read(Cursors(START, {record: START}), wait_s=0)).logs[record]
     assert [entry.sequence is not None for entry in entries] == [False] * 5 + [True, False]
+
+
+async def test_a_namespace_that_makes_no_sense_is_refused_and_stops_nobody(
+    server: EmbeddedServer, store: RedisStore
+) -> None:
+    good = await store.create(record_of("good"))
+    for name, field in (("a", "vocab_size"), ("b", "max_bytes"), ("c", "format"), ("d", "fingerprint")):
+        await store.create(record_of(name))
+        async with Redis.from_url(server.url) as redis:
+            await redis.hset(meta_key(name), field, b"\xff")
+    records = {record.name: record for record in (await store.registry()).records}
+    assert records.pop("good") == good
+    assert set(records) == set("abcd")
+    for record in records.values():
+        with pytest.raises(UnsupportedFormatError, match=f"'{record.name}' is stored in a format"):
+            record.check_format()
 
 
 async def test_a_store_that_is_gone_is_unavailable(server: EmbeddedServer, store: RedisStore) -> None:

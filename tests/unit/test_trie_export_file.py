@@ -86,9 +86,16 @@ def test_an_unknown_version_is_named() -> None:
         (file_with(np.array([-2, -1])), "-2, which is no token"),
         (file_with(np.array([1, 2])), "ends within a sequence"),
         (file_with(name="a b"), "'a b'"),
-        (file_with(name=7), "header makes no sense"),
+        (file_with(name=7), "name is 7, not a text"),
         (file_with(vocab_size=0), "vocab_size 0"),
         (file_with(fingerprint=""), "without a fingerprint"),
+        (file_with(fingerprint=["fp"]), "fingerprint is \\['fp'\\], not a text"),
+        (file_with(vocab_size=10.5), "vocab_size is 10.5, not a whole number"),
+        (file_with(vocab_size=True), "vocab_size is True"),
+        (file_with(limits={"max_tokens_per_second": "x"}), "max_tokens_per_second is 'x', not a whole"),
+        (file_with(limits={"text_ttl_s": -1}), "text_ttl_s is -1, not a whole number"),
+        (file_with(limits={"max_bytes": 1 << 64}), "max_bytes is 18446744073709551616, not a whole"),
+        (file_with(limits=[]), "limits are"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_named(data: bytes, message: str) -> None:
