@@ -152,6 +152,15 @@ def test_a_limit_ends_after_so_many_documents(trie: FakeAdminTrie, address: str,
     assert len(trie.learned) == 4
 
 
+def test_what_comes_by_standard_input_later_is_another_corpus(
+    trie: FakeAdminTrie, address: str, tmp_path: Path
+) -> None:
+    arguments = ("-", "-n", "ns", "--resume", tmp_path / "place", "--json")
+    assert report_of(warm(address, *arguments, stdin='{"tokens": [1, 2]}\n'))["num_sequences"] == 1
+    report = report_of(warm(address, *arguments, stdin='{"tokens": [3, 4]}\n'))
+    assert (report["num_sequences"], report["num_resumed"]) == (1, 0)
+
+
 def test_standard_input_is_learned(trie: FakeAdminTrie, address: str) -> None:
     run = warm(address, "-", "-n", "ns", stdin='{"tokens": [1, 2]}\n')
     assert run.exit_code == 0, run.stderr

@@ -37,11 +37,16 @@ class Bookmark:
         self._saved_at = time.monotonic()
 
     def position(self, source: Source) -> int | None:
-        """The newest document that need not be sent again: 0 for none, None for all of the source."""
+        """The newest document that need not be sent again: 0 for none, None for all of the source.
+
+        What comes by standard input after all of it was learned is another corpus.
+        """
         self._sources[source.identity] = source
         mark = self._marks.get(source.identity)
         is_same = mark and (mark.num_bytes, mark.modified_ns) == (source.num_bytes, source.modified_ns)
-        return mark.position if mark and is_same else 0
+        if not mark or not is_same or (source.path is None and mark.position is None):
+            return 0
+        return mark.position
 
     def advance(self, positions: Mapping[str, int | None]) -> None:
         """Take note of what was acknowledged; the file follows within a second."""
