@@ -169,6 +169,15 @@ def test_a_namespace_is_created_with_limits(trie: FakeAdminTrie, address: str) -
     assert (run.exit_code, "--vocab-size" in run.stderr) == (2, True)
 
 
+def test_limits_that_a_namespace_already_there_does_not_get_are_told(address: str) -> None:
+    vocabulary = ("--fingerprint", "fp", "--vocab-size", "1000")
+    made = admin(address, "create", "support", *vocabulary, "--max-bytes", "2GiB")
+    assert made.exit_code == 0
+    assert "support exists with other limits: `trie-admin limits` changes them" in made.stderr
+    assert "limits" not in admin(address, "create", "support", *vocabulary).stderr
+    assert "limits" not in admin(address, "create", "new", *vocabulary, "--max-bytes", "2GiB").stderr
+
+
 def test_only_the_limits_that_are_given_change(trie: FakeAdminTrie, address: str) -> None:
     assert "memory the service's default" in admin(address, "limits", "support").stdout
     admin(address, "limits", "support", "--max-bytes", "1GiB", "--text-ttl", "30d")

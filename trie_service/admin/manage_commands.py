@@ -76,6 +76,9 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter a flag
             namespace=ref, vocab_size=known.size if known else vocab_size, limits=limits
         )
         made = trie.CreateNamespace(request, timeout=CALL_TIMEOUT_S).namespace
+    if limits.ByteSize() and made.limits != limits:
+        text = f"{namespace} exists with other limits: `trie-admin limits` changes them"
+        typer.echo(f"trie-admin: {text}", err=True)
     _show(made, f"{namespace} is ready, fingerprint {made.fingerprint}", as_json=as_json)
 
 
