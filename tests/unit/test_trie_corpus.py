@@ -29,7 +29,7 @@ from trie_service.admin.corpus import (
     read_corpus,
 )
 from trie_service.admin.corpus.arrays import PIECE_LEN
-from trie_service.admin.corpus.reading import MAX_TEXT_BYTES
+from trie_service.admin.corpus.reading import LONGEST_TEXT_BYTES, MAX_TEXT_BYTES
 from trie_service.admin.corpus.rows import CONTEXT_LEN
 from trie_service.admin.errors import AdminError, UsageError
 
@@ -173,6 +173,15 @@ def test_a_text_file_is_cut_at_blank_lines_and_nothing_is_lost(tmp_path: Path) -
     positions = [item.position for item in items if isinstance(item, Document)]
     assert positions == list(range(1, len(texts) + 1))
     assert items[-1].end == path.stat().st_size
+
+
+def test_a_text_file_without_blank_lines_is_cut_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    text = ("word " * 20 + "\n") * 30_000
+    path.write_text(text)
+    texts = [str(content) for content in contents(read(path))]
+    assert "".join(texts) == text
+    assert max(map(len, texts)) <= LONGEST_TEXT_BYTES + 101
 
 
 def test_a_line_that_is_not_utf_8_is_left_out_of_a_text(tmp_path: Path) -> None:

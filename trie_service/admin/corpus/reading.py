@@ -16,6 +16,7 @@ from trie_service.admin.errors import AdminError
 from trie_service.admin.extras import required
 
 MAX_TEXT_BYTES = 16 << 10  # a .txt file is cut at blank lines into documents of about this size
+LONGEST_TEXT_BYTES = 1 << 20  # without a blank line it is cut after a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def _read_text(source: Source, lines: Iterator[Line]) -> Iterator[Document | Bad
         first, end = (first if texts else line.number), line.end
         texts.append(text)
         size += len(line.data)
-        if size >= MAX_TEXT_BYTES and not text.strip():
+        if size >= LONGEST_TEXT_BYTES or (size >= MAX_TEXT_BYTES and not text.strip()):
             position += 1
             yield Document(identity, f"{source.name}:{first}", position, "".join(texts), line.end)
             texts, size = [], 0
