@@ -14,6 +14,7 @@ from draftwell.decoder.v1 import decoder_pb2 as pb
 from decoder_service.draft import LookaheadShape, Source
 from decoder_service.errors import InvalidRequestError
 from decoder_service.forest import Int32Array
+from decoder_service.logprobs import EmittedLogprob
 from decoder_service.namespace import NAME_RULE, is_namespace_name
 from decoder_service.request import (
     DraftChoice,
@@ -24,6 +25,7 @@ from decoder_service.request import (
     ModelLimits,
     StepEvent,
     StopConditions,
+    continuations,
     validated,
 )
 from decoder_service.sampling import SamplingParams
@@ -65,6 +67,18 @@ class Defaults:
     lookahead: LookaheadShape
 
 
+def requests_of(
+    message: pb.GenerateRequest, tokenizer: Tokenizer, limits: ModelLimits, defaults: Defaults
+) -> list[GenerationRequest]:
+    """One request a continuation; raise InvalidRequestError that names the field and the value."""
+    number = message.n if message.HasField("n") else 1
+    if number > 1 and message.HasField("resume"):
+        raise InvalidRequestError(
+            f"resume and n {number} exclude each other: resume a continuation by itself, with its own seed"
+        )
+    return continuations(request_of(message, tokenizer, limits, defaults), number)
+
+
 def request_of(
     message: pb.GenerateRequest, tokenizer: Tokenizer, limits: ModelLimits, defaults: Defaults
 ) -> GenerationRequest:
@@ -78,6 +92,8 @@ def request_of(
         _stop_of(message.stop, room, defaults),
         _drafts_of(message, defaults),
         tuple(message.resume.token_ids),
+        message.logprobs if message.HasField("logprobs") else None,
+        message.priority,
     )
     return validated(request, limits)
 
@@ -162,27 +178,37 @@ def _lookahead_of(message: pb.Lookahead, default: LookaheadShape) -> LookaheadSh
         raise InvalidRequestError(f"drafts.lookahead: {error}") from error
 
 
-def started_message(request: GenerationRequest) -> pb.GenerateResponse:
-    """The first event of a stream."""
+def started_message(request: GenerationRequest, echoed: Tokenizer | None = None) -> pb.GenerateResponse:
+    """The first event of a stream, with the prompt as ``echoed`` decodes it, if at all."""
     started = pb.Started(
         request_id=request.request_id, num_prompt_tokens=len(request.prompt), seed=request.sampling.seed
     )
+    if echoed is not None:
+        started.prompt_token_ids[:] = request.prompt.tolist()
+        started.prompt_text = echoed.decode(started.prompt_token_ids)
     return pb.GenerateResponse(started=started)
 
 
-def step_message(event: StepEvent) -> pb.GenerateResponse:
-    """What a step emitted."""
+def step_message(event: StepEvent, index: int = 0) -> pb.GenerateResponse:
+    """What a step emitted for a continuation."""
     step = pb.Step(
         token_ids=event.tokens,
         text=event.text,
         sources=[_WIRE_SOURCES[source] for source in event.sources],
         num_drafted=event.num_drafted,
+        index=index,
+        logprobs=[_logprobs(each) for each in event.logprobs],
     )
     return pb.GenerateResponse(step=step)
 
 
-def finished_message(request: GenerationRequest, event: FinishedEvent) -> pb.GenerateResponse:
-    """The last event of a stream."""
+def _logprobs(emitted: EmittedLogprob) -> pb.Logprobs:
+    top = [pb.TokenLogprob(token_id=each.token, logprob=each.logprob) for each in emitted.top]
+    return pb.Logprobs(logprob=emitted.logprob, top=top)
+
+
+def finished_message(request: GenerationRequest, event: FinishedEvent, index: int = 0) -> pb.GenerateResponse:
+    """The last event of a continuation."""
     finished = pb.Finished(
         reason=_WIRE_REASONS[event.reason],
         matched_string=event.matched_string,
@@ -192,6 +218,7 @@ def finished_message(request: GenerationRequest, event: FinishedEvent) -> pb.Gen
         drafts=_draft_stats(event.stats, request.drafts.sources),
         timings=_timings(event),
         warnings=event.warnings,
+        index=index,
     )
     return pb.GenerateResponse(finished=finished)
 

@@ -16,6 +16,7 @@ from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft
 from decoder_service.errors import InternalError
 from decoder_service.forest import Forest
 from decoder_service.kv_cache import CacheFullError, CacheUse
+from decoder_service.logprobs import EmittedLogprob, logprob_of
 from decoder_service.model import LoadedModel, StepLogits
 from decoder_service.packed_step import SlotStep
 from decoder_service.planner import Planner
@@ -126,9 +127,9 @@ class Engine:
         acceptances = self._accept(parts, output, best)
         self._commit(parts, acceptances, output)
         self._tell_window(parts, acceptances, output, best)
-        for part, acceptance in zip(parts, acceptances, strict=True):
+        for part, acceptance, first in zip(parts, acceptances, output.first_wanted, strict=True):
             if isinstance(acceptance, Acceptance):
-                self._emit(part, acceptance)
+                self._emit(part, acceptance, output.logits[first:])
             else:
                 self._fail(part.stream, acceptance)
         self._ask(self._shares())
@@ -144,14 +145,17 @@ class Engine:
                 self._finish(stream)
 
     def _admit(self) -> None:
-        """Start waiting requests, in order, while the cache has room for all that they may become."""
+        """Start waiting requests while the cache has room for all that they may become.
+
+        The highest priority goes first, and among equals who came first; nobody overtakes who does not fit yet.
+        """
         while self._waiting and len(self._running) < self._config.max_streams:
-            stream = self._waiting[0]
+            stream = min(self._waiting, key=lambda each: (-each.request.priority, each.number))
             try:
                 self._model.cache.reserve(stream.slot, stream.max_len)
             except CacheFullError:
                 return
-            self._waiting.pop(0)
+            self._waiting.remove(stream)
             stream.timings.started = time.monotonic()
             self._running.append(stream)
             if stream.finish_reason is not None:  # all of it was resumed
@@ -305,14 +309,15 @@ class Engine:
                 part.stream.number, newest, np.array(said, dtype=np.int32), len(acceptance.tokens)
             )
 
-    def _emit(self, part: _Part, acceptance: Acceptance) -> None:
+    def _emit(self, part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> None:
+        """Hand out what a part yields; row i of ``logits`` [rows, vocab] is node num_known - 1 + i."""
         if not part.is_complete:
             return
         stream = part.stream
         if stream in self._drafting:
             self._planner.observe(self._drafting.index(stream), acceptance.tokens)
         try:
-            event = stream.emit(acceptance, part.planned, part.num_known)
+            event = stream.emit(acceptance, part.planned, part.num_known, _logprobs(part, acceptance, logits))
         except Exception as error:  # a tokenizer may raise anything
             self._fail(stream, error)
             return
@@ -348,6 +353,17 @@ class Engine:
 def _that_draft(shares: Sequence[Share]) -> list[Stream]:
     """The streams that emit in the step and have sources; a prompt that goes on has nothing to draft for."""
     return [share.stream for share in shares if share.is_complete and share.stream.request.drafts.sources]
+
+
+def _logprobs(part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> list[EmittedLogprob]:
+    """Of each emitted token, where the request asks for them; ``logits`` as in ``_emit``."""
+    num_top = part.stream.request.logprobs
+    if num_top is None:
+        return []
+    rows = [node - part.num_known + 1 for node in acceptance.nodes]
+    return [
+        logprob_of(logits[row], token, num_top) for row, token in zip(rows, acceptance.tokens, strict=True)
+    ]
 
 
 def _note_wait(streams: Sequence[Stream], wait_ms: float) -> None:

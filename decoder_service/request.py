@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from decoder_service.draft import DEFAULT_LOOKAHEAD, LookaheadShape, Source
 from decoder_service.errors import InvalidRequestError
 from decoder_service.forest import Int32Array
+from decoder_service.logprobs import MAX_TOP, EmittedLogprob
 from decoder_service.sampling import SamplingParams
 
 MAX_STOP_STRINGS = 16
 MAX_SEED = 2**64 - 1
+MAX_CONTINUATIONS = 16
+MAX_PRIORITY = 100
 MIN_PENALTY = 0.01 * (1 - 2**-23)  # 0.01 as a client's float32 holds it
 
 
@@ -49,6 +52,19 @@ class GenerationRequest:
     stop: StopConditions
     drafts: DraftChoice
     resumed: tuple[int, ...] = ()  # output that the client has already
+    logprobs: int | None = None  # likeliest tokens beside each emitted one; None: no probabilities at all
+    priority: int = 0  # higher ones begin first
+
+
+def continuations(request: GenerationRequest, number: int) -> list[GenerationRequest]:
+    """The request ``number`` times over, each with a seed of its own: the first one's plus its place, modulo 2^64.
+
+    Raises InvalidRequestError for a number that is not served.
+    """
+    if not 1 <= number <= MAX_CONTINUATIONS:
+        raise InvalidRequestError(f"n {number} is not between 1 and {MAX_CONTINUATIONS}")
+    seeds = ((request.sampling.seed + place) % (MAX_SEED + 1) for place in range(number))
+    return [replace(request, sampling=replace(request.sampling, seed=seed)) for seed in seeds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,12 @@ def validated(request: GenerationRequest, limits: ModelLimits) -> GenerationRequ
     _check_stop(request.stop, limits)
     if request.drafts.max_nodes < 0:
         raise InvalidRequestError(f"drafts.max_nodes {request.drafts.max_nodes} is negative")
+    if request.logprobs is not None and not 0 <= request.logprobs <= MAX_TOP:
+        raise InvalidRequestError(f"logprobs {request.logprobs} is not between 0 and {MAX_TOP}")
+    if abs(request.priority) > MAX_PRIORITY:
+        raise InvalidRequestError(
+            f"priority {request.priority} is not between -{MAX_PRIORITY} and {MAX_PRIORITY}"
+        )
     return request
 
 
@@ -152,6 +174,7 @@ class StepEvent:
     sources: list[Source]
     text: str
     num_drafted: int
+    logprobs: list[EmittedLogprob] = field(default_factory=list)  # [len(tokens)], or none
 
 
 @dataclass(slots=True)

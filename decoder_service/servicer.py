@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,13 +18,14 @@ from decoder_service.convert import (
     Defaults,
     finished_message,
     prompt_of,
-    request_of,
+    requests_of,
     started_message,
     step_message,
 )
 from decoder_service.errors import InvalidRequestError
 from decoder_service.request import (
     Event,
+    FailedEvent,
     FinishedEvent,
     GenerationRequest,
     ModelLimits,
@@ -60,19 +62,18 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
     async def Generate(
         self, request: pb.GenerateRequest, context: Context
     ) -> AsyncIterator[pb.GenerateResponse]:
-        """Generate one continuation."""
+        """Generate continuations."""
         async with aborting(context):
-            served = self._served
-            wanted = await asyncio.to_thread(
-                request_of, request, served.tokenizer, served.limits, served.defaults
-            )
+            wanted, started = await asyncio.to_thread(self._prepared, request)
             with self._submitted(wanted) as events:
-                yield started_message(wanted)
-                while isinstance(event := await events.get(), StepEvent):
-                    yield step_message(event)
-            if not isinstance(event, FinishedEvent):
-                raise event.error
-            yield finished_message(wanted, event)
+                yield started
+                num_open = len(wanted)
+                while num_open > 0:
+                    index, event = await events.get()
+                    if isinstance(event, FailedEvent):
+                        raise event.error
+                    num_open -= isinstance(event, FinishedEvent)
+                    yield _message(wanted[index], event, index)
 
     async def Abort(self, request: pb.AbortRequest, context: Context) -> pb.AbortResponse:
         """End the requests of a name."""
@@ -117,16 +118,31 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
         pieces = [decode([token]) for token in request.token_ids] if request.pieces else []
         return pb.DetokenizeResponse(text=decode(request.token_ids), pieces=pieces)
 
+    def _prepared(self, request: pb.GenerateRequest) -> tuple[list[GenerationRequest], pb.GenerateResponse]:
+        """What the engine is asked for, one request a continuation, and the first message."""
+        served = self._served
+        wanted = requests_of(request, served.tokenizer, served.limits, served.defaults)
+        return wanted, started_message(wanted[0], served.tokenizer if request.echo else None)
+
     @contextmanager
-    def _submitted(self, request: GenerationRequest) -> Iterator[asyncio.Queue[Event]]:
-        """Queue the request; its events, the last one Finished or Failed. Leaving early cancels it."""
-        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Event]()
+    def _submitted(self, requests: Sequence[GenerationRequest]) -> Iterator[asyncio.Queue[tuple[int, Event]]]:
+        """Queue the requests; their events, each with its request's place, the last ones Finished or Failed.
 
-        def sink(event: Event) -> None:
-            loop.call_soon_threadsafe(queue.put_nowait, event)
+        Leaving early cancels those that are not finished.
+        """
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, Event]]()
 
-        ticket = self._scheduler.submit(request, sink)
-        try:
+        def put(index: int, event: Event) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, (index, event))
+
+        with ExitStack() as tickets:
+            for index, request in enumerate(requests):
+                ticket = self._scheduler.submit(request, partial(put, index))
+                tickets.callback(self._scheduler.cancel, ticket)
             yield queue
-        finally:
-            self._scheduler.cancel(ticket)
+
+
+def _message(request: GenerationRequest, event: StepEvent | FinishedEvent, index: int) -> pb.GenerateResponse:
+    if isinstance(event, StepEvent):
+        return step_message(event, index)
+    return finished_message(request, event, index)

@@ -12,6 +12,7 @@ from decoder_service.accept import Acceptance
 from decoder_service.draft import PlannedDraft, Source
 from decoder_service.forest import Int32Array
 from decoder_service.kv_cache import Slot
+from decoder_service.logprobs import EmittedLogprob
 from decoder_service.request import (
     DraftStats,
     Event,
@@ -90,7 +91,13 @@ class Stream:
         ends = token in self._ends and num_output >= self.request.stop.min_tokens
         return ends or self._len + num_before + 1 >= self.max_len
 
-    def emit(self, acceptance: Acceptance, planned: PlannedDraft, num_pending: int) -> StepEvent:
+    def emit(
+        self,
+        acceptance: Acceptance,
+        planned: PlannedDraft,
+        num_pending: int,
+        logprobs: Sequence[EmittedLogprob] = (),
+    ) -> StepEvent:
         """Take over a step's tokens, as far as no stop condition cuts them off."""
         sources = [Source(int(planned.sources[node - num_pending])) for node in acceptance.nodes[1:]]
         text, tokens = "", []
@@ -104,7 +111,8 @@ class Stream:
         came_true = sum(node - num_pending < num_drafts for node in acceptance.nodes[1:])
         self.trust.observe(planned.expected, min(came_true, len(kept)))
         self._count(kept, planned)
-        return StepEvent(tokens, [*kept, *[Source.MODEL] * (len(tokens) - len(kept))], text, len(planned))
+        sources = [*kept, *[Source.MODEL] * (len(tokens) - len(kept))]
+        return StepEvent(tokens, sources, text, len(planned), list(logprobs[: len(tokens)]))
 
     def finished(self, warnings: list[str]) -> FinishedEvent:
         """The last event."""

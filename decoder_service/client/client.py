@@ -53,17 +53,30 @@ class Client:
         """Return once the service says that it serves."""
         wait_until_serving(self._channel, self.address, timeout)
 
-    def generate(
+    def generate(  # noqa: PLR0913 - one parameter a part of the request
         self,
         prompt: Prompt,
         *,
         sampling: Sampling | None = None,
         stop: Stop | None = None,
         drafts: Drafts | None = None,
+        n: int | None = None,
+        echo: bool = False,
+        logprobs: int | None = None,
+        priority: int | None = None,
+        request_id: str = "",
         timeout: float | None = None,
     ) -> GenerationStream:
-        """Start one generation: iterate over its steps, or ask for its ``result()``."""
-        request = generate_request(prompt, sampling, stop, drafts)
+        """Start a generation: iterate over its steps, or ask for its ``result()``.
+
+        ``n`` continuations, each with the seed plus its index, come as steps with an index and from ``results()``;
+        ``echo`` returns the prompt with the result; ``logprobs`` gives every token's log probability and so many
+        likeliest tokens beside it; a higher ``priority`` begins before others that wait; ``abort(request_id)`` ends
+        the generation from anywhere.
+        """
+        request = generate_request(
+            prompt, sampling, stop, drafts, request_id, n=n, echo=echo, logprobs=logprobs, priority=priority
+        )
 
         def open_call(request: pb.GenerateRequest) -> Responses:
             return self._stub.Generate(request, timeout=timeout)

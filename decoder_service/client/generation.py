@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from decoder_service.client.request import Lookahead
 
@@ -27,9 +28,24 @@ class FinishReason(StrEnum):
     ABORTED = "aborted"
 
 
+class TokenLogprob(NamedTuple):
+    """A token and the natural logarithm of its probability."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """What the model itself gave an emitted token, before sampling parameters."""
+
+    logprob: float  # natural logarithm
+    top: tuple[TokenLogprob, ...]  # the likeliest tokens, likeliest first
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one model step emitted. The texts of all steps joined are the generation's text.
+    """What one model step emitted. The texts of all steps of a continuation joined are its text.
 
     Text may lag behind the tokens while a character is incomplete or a stop string may have begun;
     text that was held back to the end arrives in a last step without tokens.
@@ -40,6 +56,8 @@ class Step:
     text: str
     num_drafted: int
     elapsed_s: float  # from the call to the arrival of the step, by the client's clock
+    index: int = 0  # which continuation
+    logprobs: tuple[Logprobs, ...] = ()  # one a token, where they were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,10 @@ class Generation:
     timings: Timings
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
+    index: int  # which continuation
+    logprobs: tuple[Logprobs, ...]  # one a token, where they were asked for
+    prompt_token_ids: tuple[int, ...]  # where echo was asked for
+    prompt_text: str  # where echo was asked for
 
     @property
     def tokens_per_step(self) -> float:

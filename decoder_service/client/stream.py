@@ -27,7 +27,7 @@ OpenCall = Callable[[pb.GenerateRequest], Responses]
 
 
 class GenerationStream:
-    """Iterates over the steps of one generation; ``result`` has the whole of it.
+    """Iterates over the steps of a generation, of all its continuations; ``results`` has the whole of it.
 
     Dropping the stream, like ``cancel``, makes the server stop within a step. Iterating raises a
     ClientError where the call fails.
@@ -41,7 +41,8 @@ class GenerationStream:
         self._responses = iter(self._call)
         self._started = pb.Started()
         self._steps: list[Step] = []
-        self._finished: pb.Finished | None = None
+        self._num_wanted = request.n or 1
+        self._finished: dict[int, pb.Finished] = {}  # by continuation
 
     def __iter__(self) -> Iterator[Step]:
         return self
@@ -56,12 +57,21 @@ class GenerationStream:
         raise StopIteration
 
     def result(self) -> Generation:
-        """Wait for the end, whatever was iterated over before, and return everything."""
+        """Wait for the end, whatever was iterated over before, and return everything of the first continuation."""
+        return self.results()[0]
+
+    def results(self) -> tuple[Generation, ...]:
+        """Wait for the end, whatever was iterated over before, and return everything, one entry a continuation."""
         for _ in self:
             pass
-        if self._finished is None:
+        if len(self._finished) < self._num_wanted:
             raise ServerError(f"the stream from {self._address} ended before the generation did")
-        return generation_of(self._started, self._steps, self._finished)
+        return tuple(self._generation(index) for index in range(self._num_wanted))
+
+    @property
+    def prompt_text(self) -> str:
+        """The prompt, where echo was asked for and the first step has arrived."""
+        return self._started.prompt_text
 
     def cancel(self) -> None:
         """Stop. Iterating on raises Cancelled."""
@@ -75,7 +85,12 @@ class GenerationStream:
             case "started":
                 self._started = response.started
             case "finished":
-                self._finished = response.finished
-                if response.finished.text:
-                    return Step((), (), response.finished.text, 0, elapsed_s)
+                finished = response.finished
+                self._finished[finished.index] = finished
+                if finished.text:
+                    return Step((), (), finished.text, 0, elapsed_s, finished.index)
         return None
+
+    def _generation(self, index: int) -> Generation:
+        steps = [step for step in self._steps if step.index == index]
+        return generation_of(self._started, steps, self._finished[index])

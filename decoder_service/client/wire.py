@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from draftwell.decoder.v1 import decoder_pb2 as pb
 
@@ -13,11 +13,13 @@ from decoder_service.client.generation import (
     DraftStats,
     FinishReason,
     Generation,
+    Logprobs,
     Model,
     ServerInfo,
     SourceStats,
     Step,
     Timings,
+    TokenLogprob,
     TokenSource,
     Usage,
 )
@@ -44,8 +46,12 @@ def generate_request(
     stop: Stop | None,
     drafts: Drafts | None,
     request_id: str = "",
+    **options: int | bool | None,
 ) -> pb.GenerateRequest:
-    """Build the message; raise InvalidRequest for values that the wire cannot carry."""
+    """Build the message; raise InvalidRequest for values that the wire cannot carry.
+
+    ``options`` are the fields that are single values: n, echo, logprobs, priority.
+    """
     try:
         return pb.GenerateRequest(
             request_id=request_id or uuid.uuid4().hex,
@@ -53,6 +59,7 @@ def generate_request(
             stop=None if stop is None else _stop(stop),
             drafts=None if drafts is None else _drafts(drafts),
             **prompt_field(prompt),
+            **cast("dict[str, Any]", options),
         )
     except (ValueError, TypeError) as error:
         raise InvalidRequest(f"the request cannot be sent: {error}") from error
@@ -114,14 +121,27 @@ def _drafts(drafts: Drafts) -> pb.DraftOptions:
 def step_of(message: pb.Step, elapsed_s: float) -> Step:
     """A step that arrived ``elapsed_s`` seconds after the call."""
     sources = tuple(_SOURCES.get(source, TokenSource.MODEL) for source in message.sources)
-    return Step(tuple(message.token_ids), sources, message.text, message.num_drafted, elapsed_s)
+    logprobs = tuple(_logprobs(each) for each in message.logprobs)
+    return Step(
+        tuple(message.token_ids),
+        sources,
+        message.text,
+        message.num_drafted,
+        elapsed_s,
+        message.index,
+        logprobs,
+    )
+
+
+def _logprobs(message: pb.Logprobs) -> Logprobs:
+    return Logprobs(message.logprob, tuple(TokenLogprob(each.token_id, each.logprob) for each in message.top))
 
 
 def generation_of(started: pb.Started, steps: Sequence[Step], finished: pb.Finished) -> Generation:
-    """Everything that a stream said."""
+    """Everything that a stream said of one continuation, whose steps these are."""
     return Generation(
         request_id=started.request_id,
-        seed=started.seed,
+        seed=(started.seed + finished.index) % 2**64,
         text="".join(step.text for step in steps),
         token_ids=tuple(token for step in steps for token in step.token_ids),
         finish_reason=_REASONS.get(finished.reason, FinishReason.LENGTH),
@@ -132,6 +152,10 @@ def generation_of(started: pb.Started, steps: Sequence[Step], finished: pb.Finis
         timings=_timings(finished.timings),
         steps=tuple(steps),
         warnings=tuple(finished.warnings),
+        index=finished.index,
+        logprobs=tuple(each for step in steps for each in step.logprobs),
+        prompt_token_ids=tuple(started.prompt_token_ids),
+        prompt_text=started.prompt_text,
     )
 
 

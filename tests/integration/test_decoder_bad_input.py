@@ -92,6 +92,10 @@ BAD_REQUESTS = [
     (asking(drafts=pb.DraftOptions(namespace="a/b")), "drafts.namespace 'a/b' is not"),
     (asking(resume=pb.Resume(token_ids=[1] * 5)), "resume.token_ids has 5 tokens, more than max_tokens 4"),
     (asking(resume=pb.Resume(token_ids=[VOCAB_SIZE])), f"resume.token_ids: token {VOCAB_SIZE} is"),
+    (asking(n=17), "n 17 is not between 1 and 16"),
+    (asking(n=2, resume=pb.Resume(token_ids=[1])), "resume and n 2 exclude each other"),
+    (asking(logprobs=21), "logprobs 21 is not between 0 and 20"),
+    (asking(priority=-101), "priority -101 is not between -100 and 100"),
 ]
 
 

@@ -47,11 +47,16 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
         context.add_callback(self.cancelled.set)
         tokens, reason = self._answer(request, context)
         started = pb.Started(request_id="r1", num_prompt_tokens=7, seed=request.sampling.seed or 99)
+        if request.echo:
+            started.prompt_token_ids[:], started.prompt_text = b"prompt:", "prompt:"
         yield pb.GenerateResponse(started=started)
-        yield from self._steps(request, tokens, context)
-        if request.drafts.learn:
-            self.index.learn(request.drafts.namespace, len(tokens))
-        yield pb.GenerateResponse(finished=self._finished(request, tokens, reason))
+        for index in range(request.n or 1):
+            yield from self._steps(request, tokens, index, context)
+            if request.drafts.learn:
+                self.index.learn(request.drafts.namespace, len(tokens))
+            finished = self._finished(request, tokens, reason)
+            finished.index = index
+            yield pb.GenerateResponse(finished=finished)
 
     def _answer(
         self, request: pb.GenerateRequest, context: grpc.ServicerContext
@@ -70,7 +75,7 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
         return tokens, pb.FINISH_REASON_STOP_TOKEN
 
     def _steps(
-        self, request: pb.GenerateRequest, tokens: list[int], context: grpc.ServicerContext
+        self, request: pb.GenerateRequest, tokens: list[int], index: int, context: grpc.ServicerContext
     ) -> Iterator[pb.GenerateResponse]:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         size = len(_SOURCES) if request.drafts.sources else 1
@@ -83,7 +88,10 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
             ids = tokens[at : at + size]
             text = decode(bytes(i for i in tokens[at : min(at + size, shown)] if i < END_TOKEN))
             sources = _SOURCES[: len(ids)] if size > 1 else [pb.TOKEN_SOURCE_MODEL]
-            step = pb.Step(token_ids=ids, text=text, sources=sources, num_drafted=2 * (size - 1))
+            step = pb.Step(token_ids=ids, text=text, sources=sources, num_drafted=2 * (size - 1), index=index)
+            if request.HasField("logprobs"):
+                top = [pb.TokenLogprob(token_id=7, logprob=-0.5)] * request.logprobs
+                step.logprobs.extend(pb.Logprobs(logprob=-1.0, top=top) for _ in ids)
             yield pb.GenerateResponse(step=step)
 
     def _finished(

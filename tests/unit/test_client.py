@@ -17,9 +17,11 @@ from decoder_service.client import (
     Drafts,
     FinishReason,
     InvalidRequest,
+    Logprobs,
     Message,
     Sampling,
     Stop,
+    TokenLogprob,
     TokenSource,
     Unreachable,
     chat,
@@ -81,6 +83,33 @@ def test_a_generation_of_one_step_has_no_rate(client: Client) -> None:
     generation = client.generate("hello", stop=Stop(max_tokens=1)).result()
     assert generation.finish_reason is FinishReason.LENGTH
     assert generation.tokens_per_second is None
+
+
+def test_continuations_come_with_their_index_and_have_a_result_each(client: Client) -> None:
+    stream = client.generate("hello", sampling=Sampling(seed=2**64 - 1), n=2)
+    assert {step.index for step in stream} == {0, 1}
+    results = stream.results()
+    assert [(each.index, each.seed, each.text) for each in results] == [
+        (0, 2**64 - 1, ANSWER),
+        (1, 0, ANSWER),
+    ]
+    assert stream.result() == results[0]
+
+
+def test_log_probabilities_and_the_echoed_prompt_are_in_the_result(client: Client) -> None:
+    generation = client.generate("hello", logprobs=2, echo=True).result()
+    assert len(generation.logprobs) == len(generation.token_ids)
+    assert generation.logprobs[0] == Logprobs(-1.0, (TokenLogprob(7, -0.5),) * 2)
+    assert (generation.prompt_token_ids, generation.prompt_text) == (tuple(b"prompt:"), "prompt:")
+    assert client.generate("hello").result().logprobs == ()
+
+
+def test_a_request_has_a_name_before_it_is_answered(pair: FakePair, client: Client) -> None:
+    first, second = client.generate("hello"), client.generate("hello", request_id="mine", priority=-3)
+    first.result(), second.result()
+    assert [request.request_id for request in pair.decoder.requests] == [first.request_id, "mine"]
+    assert first.request_id
+    assert [request.priority for request in pair.decoder.requests] == [0, -3]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from decoder_service.convert import (
     finished_message,
     prompt_of,
     request_of,
+    requests_of,
     started_message,
     step_message,
 )
@@ -86,6 +87,44 @@ def test_a_request_that_says_nothing_gets_the_defaults() -> None:
 
 def test_two_requests_without_seed_get_different_ones() -> None:
     assert converted(asking()).sampling.seed != converted(asking()).sampling.seed
+
+
+def test_each_continuation_has_the_next_seed_and_the_last_seed_is_followed_by_zero() -> None:
+    message = asking(n=3, sampling=pb.SamplingParams(seed=2**64 - 2))
+    seeds = [each.sampling.seed for each in requests_of(message, TOKENIZER, LIMITS, DEFAULTS)]
+    assert seeds == [2**64 - 2, 2**64 - 1, 0]
+    drawn = [each.sampling.seed for each in requests_of(asking(n=2), TOKENIZER, LIMITS, DEFAULTS)]
+    assert drawn[1] == (drawn[0] + 1) % 2**64
+    assert len(requests_of(asking(), TOKENIZER, LIMITS, DEFAULTS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (asking(n=0), "n 0 is not between 1 and 16"),
+        (asking(n=17), "n 17 is not between 1 and 16"),
+        (asking(n=2, resume=pb.Resume(token_ids=[1])), "resume and n 2 exclude each other"),
+        (asking(logprobs=21), "logprobs 21 is not between 0 and 20"),
+        (asking(priority=101), "priority 101 is not between -100 and 100"),
+        (asking(priority=-101), "priority -101 is not between -100 and 100"),
+    ],
+)
+def test_continuations_logprobs_and_priorities_out_of_range_are_refused(
+    message: pb.GenerateRequest, expected: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=expected):
+        requests_of(message, TOKENIZER, LIMITS, DEFAULTS)
+
+
+def test_logprobs_unset_are_none_and_zero_is_the_tokens_own_alone() -> None:
+    assert [converted(asking(**fields)).logprobs for fields in ({}, {"logprobs": 0})] == [None, 0]
+
+
+def test_the_prompt_is_in_the_first_message_where_echo_is_asked_for() -> None:
+    request = converted(asking(token_ids=pb.TokenIds(ids=b"hello")))
+    started = started_message(request, TOKENIZER).started
+    assert (list(started.prompt_token_ids), started.prompt_text) == ([*b"hello"], "hello")
+    assert not started_message(request).started.prompt_token_ids
 
 
 def test_a_seed_of_zero_is_a_seed() -> None:
