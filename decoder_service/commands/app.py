@@ -105,6 +105,11 @@ def generate(  # noqa: PLR0913 - one parameter an option
         str | None, typer.Option(help="W,N,G of lookahead; N 2 and G 0 is Jacobi decoding.")
     ] = None,
     namespace: Annotated[str, typer.Option(help="Of the index. Default: the decoder's.")] = "",
+    n: Annotated[int, typer.Option("--n", "-n", min=1, max=16, help="Continuations, seeds counted up.")] = 1,
+    echo: Annotated[bool, typer.Option(help="Show the prompt, too.")] = False,
+    logprobs: Annotated[
+        int | None, typer.Option(min=0, max=20, help="Likeliest tokens beside each one; needs --json.")
+    ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds until giving up.")] = None,
     show_drafts: Annotated[bool, typer.Option(help="Colour drafted tokens by source.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
@@ -119,14 +124,23 @@ def generate(  # noqa: PLR0913 - one parameter an option
 
         draftwell generate --raw --temperature 0.8 --seed 7 "Once upon a time"
 
+        draftwell generate --n 3 --temperature 0.8 --logprobs 5 --json "Name a river."
+
         cat question.txt | draftwell generate --drafts none -
     """
+    if logprobs is not None and not as_json:
+        raise typer.BadParameter("--logprobs needs --json")
+    if n > 1 and show_drafts:
+        raise typer.BadParameter("--show-drafts shows one continuation: it excludes --n")
     options = GenerateOptions(
         address=address,
         prompt=_prompt(prompt, system, use_chat=use_chat),
         sampling=Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed),
         stop=Stop(max_tokens=max_tokens, strings=tuple(stop or ())),
         drafts=_drafts(drafts, namespace, lookahead),
+        n=n,
+        echo=echo,
+        logprobs=logprobs,
         timeout=timeout,
         show_drafts=show_drafts,
         as_json=as_json,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
@@ -21,6 +22,9 @@ class GenerateOptions:
     sampling: Sampling
     stop: Stop
     drafts: Drafts | None
+    n: int
+    echo: bool
+    logprobs: int | None
     timeout: float | None
     show_drafts: bool
     as_json: bool
@@ -34,21 +38,34 @@ def run_generate(options: GenerateOptions) -> None:
             sampling=options.sampling,
             stop=options.stop,
             drafts=options.drafts,
+            n=options.n,
+            echo=options.echo,
+            logprobs=options.logprobs,
             timeout=options.timeout,
         )
         if options.as_json:
-            print(json.dumps(generation_json(stream.result()), ensure_ascii=False, indent=2))
+            print(json.dumps(_json_of(stream.results()), ensure_ascii=False, indent=2))
         elif options.show_drafts:
             _show_marked(client, stream)
+        elif options.n > 1:
+            _show_blocks(stream)
         else:
             _show_plain(stream)
 
 
 def _show_plain(stream: GenerationStream) -> None:
-    for step in stream:
+    for number, step in enumerate(stream):
+        if number == 0:
+            print(stream.prompt_text, end="")
         print(step.text, end="", flush=True)
     print()
     _show_summary(stream.result())
+
+
+def _show_blocks(stream: GenerationStream) -> None:
+    for generation in stream.results():
+        print(f"--- {generation.index}\n{generation.prompt_text}{generation.text}", flush=True)
+        _show_summary(generation)
 
 
 def _show_marked(client: Client, stream: GenerationStream) -> None:
@@ -83,6 +100,13 @@ def summary(generation: Generation) -> str:
         f"ended by {generation.finish_reason.replace('_', ' ')}",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _json_of(generations: Sequence[Generation]) -> dict[str, object]:
+    """One generation as it is, several under one name."""
+    if len(generations) == 1:
+        return generation_json(generations[0])
+    return {"continuations": [generation_json(generation) for generation in generations]}
 
 
 def generation_json(generation: Generation) -> dict[str, object]:

@@ -75,6 +75,20 @@ def test_json_has_text_tokens_and_rates(pair: FakePair) -> None:
     assert output["tokens_per_step"] == 1.0
 
 
+def test_several_continuations_are_a_block_each_at_the_end(pair: FakePair) -> None:
+    assert generate(pair, "hello", "--n", "2").stdout == "--- 0\nhello né 🙂.\n--- 1\nhello né 🙂.\n"
+
+
+def test_the_prompt_is_shown_where_echo_is_asked_for(pair: FakePair) -> None:
+    assert generate(pair, "hello", "--echo").stdout == "prompt:hello né 🙂.\n"
+
+
+def test_json_holds_all_continuations_and_log_probabilities(pair: FakePair) -> None:
+    output = json.loads(generate(pair, "hello", "--json", "--n", "2", "--logprobs", "1").stdout)
+    assert [each["index"] for each in output["continuations"]] == [0, 1]
+    assert output["continuations"][1]["logprobs"][0] == {"logprob": -1.0, "top": [[7, -0.5]]}
+
+
 def test_drafted_text_is_marked_with_its_source_where_there_are_no_colours(pair: FakePair) -> None:
     result = generate(pair, "hello", "--show-drafts", "--drafts", "own,index")
     # steps of bytes: h e | l, l || o ␣ | n, half an é || the other half ...
@@ -117,7 +131,16 @@ def test_the_servers_own_message_is_the_error(pair: FakePair) -> None:
     assert result.stderr == "error: the prompt is empty\n"
 
 
-@pytest.mark.parametrize("arguments", [["--raw", "--system", "x"], ["--namespace", "n"], ["--top-k", "many"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--raw", "--system", "x"],
+        ["--namespace", "n"],
+        ["--top-k", "many"],
+        ["--logprobs", "3"],
+        ["--n", "2", "--show-drafts"],
+    ],
+)
 def test_options_that_contradict_each_other_are_a_usage_error(pair: FakePair, arguments: list[str]) -> None:
     assert generate(pair, "hello", *arguments).exit_code == 2
     assert pair.decoder.requests == []
