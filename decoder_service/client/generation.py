@@ -79,7 +79,7 @@ class SourceStats:
 
 @dataclass(frozen=True, slots=True)
 class DraftStats:
-    """What drafting achieved."""
+    """What drafting achieved. Of a stream that was resumed: over all its parts, but ``sources`` of the last alone."""
 
     num_steps: int
     num_drafted: int
@@ -90,7 +90,7 @@ class DraftStats:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where the time went, in milliseconds, by the server's clock."""
+    """Where the time went, in milliseconds, by the clock of the server that ended the stream; its part alone."""
 
     queued_ms: float
     prefill_ms: float
@@ -120,6 +120,7 @@ class Generation:
     logprobs: tuple[Logprobs, ...]  # one a token, where they were asked for
     prompt_token_ids: tuple[int, ...]  # where echo was asked for
     prompt_text: str  # where echo was asked for
+    num_resumes: int  # how often the stream broke and went on, at another decoder or later
 
     @property
     def tokens_per_step(self) -> float:

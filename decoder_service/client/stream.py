@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Self
 
 from draftwell.decoder.v1 import decoder_pb2 as pb
 
-from decoder_service.client.errors import ServerError, translated
+from decoder_service.client.errors import ServerError
 from decoder_service.client.generation import Generation, Step
+from decoder_service.client.resuming_call import ResumingCall
 from decoder_service.client.wire import generation_of, step_of
-
-
-class Responses(Protocol):
-    """The server's side of a call."""
-
-    def __iter__(self) -> Iterator[pb.GenerateResponse]:
-        """In the order that they were sent."""
-
-    def cancel(self) -> bool:
-        """Tell the server to stop."""
-
-
-OpenCall = Callable[[pb.GenerateRequest], Responses]
 
 
 class GenerationStream:
@@ -33,27 +20,24 @@ class GenerationStream:
     ClientError where the call fails.
     """
 
-    def __init__(self, open_call: OpenCall, request: pb.GenerateRequest, address: str) -> None:
+    def __init__(self, call: ResumingCall, request: pb.GenerateRequest) -> None:
         self.request_id = request.request_id
-        self._address = address
         self._began_s = time.monotonic()
-        self._call = open_call(request)
-        self._responses = iter(self._call)
+        self._call = call
         self._started = pb.Started()
         self._steps: list[Step] = []
         self._num_wanted = request.n or 1
         self._finished: dict[int, pb.Finished] = {}  # by continuation
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Step:
-        with translated(self._address):
-            for response in self._responses:
-                step = self._take(response)
-                if step is not None:
-                    self._steps.append(step)
-                    return step
+        for response in self._call:
+            step = self._take(response)
+            if step is not None:
+                self._steps.append(step)
+                return step
         raise StopIteration
 
     def result(self) -> Generation:
@@ -65,7 +49,7 @@ class GenerationStream:
         for _ in self:
             pass
         if len(self._finished) < self._num_wanted:
-            raise ServerError(f"the stream from {self._address} ended before the generation did")
+            raise ServerError(f"the stream from {self._call.address} ended before the generation did")
         return tuple(self._generation(index) for index in range(self._num_wanted))
 
     @property
@@ -93,4 +77,4 @@ class GenerationStream:
 
     def _generation(self, index: int) -> Generation:
         steps = [step for step in self._steps if step.index == index]
-        return generation_of(self._started, steps, self._finished[index])
+        return generation_of(self._started, steps, self._finished[index], self._call.num_resumes)

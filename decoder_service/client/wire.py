@@ -137,7 +137,9 @@ def _logprobs(message: pb.Logprobs) -> Logprobs:
     return Logprobs(message.logprob, tuple(TokenLogprob(each.token_id, each.logprob) for each in message.top))
 
 
-def generation_of(started: pb.Started, steps: Sequence[Step], finished: pb.Finished) -> Generation:
+def generation_of(
+    started: pb.Started, steps: Sequence[Step], finished: pb.Finished, num_resumes: int = 0
+) -> Generation:
     """Everything that a stream said of one continuation, whose steps these are."""
     return Generation(
         request_id=started.request_id,
@@ -156,6 +158,7 @@ def generation_of(started: pb.Started, steps: Sequence[Step], finished: pb.Finis
         logprobs=tuple(each for step in steps for each in step.logprobs),
         prompt_token_ids=tuple(started.prompt_token_ids),
         prompt_text=started.prompt_text,
+        num_resumes=num_resumes,
     )
 
 

@@ -14,15 +14,29 @@ import grpc
 from draftwell.decoder.v1 import decoder_pb2 as pb
 from draftwell.decoder.v1 import decoder_pb2_grpc
 from draftwell.trie.v1 import trie_pb2, trie_pb2_grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_status import rpc_status
 
 END_TOKEN = 256
+RETRY_S = 0.05
 _SOURCES = (
     pb.TOKEN_SOURCE_OWN,
     pb.TOKEN_SOURCE_OWN,
     pb.TOKEN_SOURCE_INDEX,
     pb.TOKEN_SOURCE_MODEL,
 )
+
+
+def _full() -> status_pb2.Status:
+    hint, packed = error_details_pb2.RetryInfo(), any_pb2.Any()
+    hint.retry_delay.CopyFrom(duration_pb2.Duration(nanos=int(RETRY_S * 1e9)))
+    packed.Pack(hint)
+    return status_pb2.Status(code=code_pb2.RESOURCE_EXHAUSTED, message="the queue is full", details=[packed])
+
+
+FULL = _full()
 
 
 @dataclass
@@ -36,6 +50,13 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
     wrong_when_drafted: bool = False
     hold_back: int = 0  # bytes of text that only Finished brings
     break_after: int | None = None  # steps
+    break_in: int = 0  # of several continuations
+    num_breaks: int = 1  # calls that break after break_after
+    refuses_resumes: bool = False  # as if it were stopping
+    step_len: int = 1  # tokens a step of plain generations
+    num_abortable: int = 0
+    break_code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
+    num_refusals: int = 0  # because it is full, with a hint to come back after RETRY_S
     requests: list[pb.GenerateRequest] = field(default_factory=list)
     hang: threading.Event | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -45,6 +66,11 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
     ) -> Iterator[pb.GenerateResponse]:
         self.requests.append(request)
         context.add_callback(self.cancelled.set)
+        if self.num_refusals > 0:
+            self.num_refusals -= 1
+            context.abort_with_status(rpc_status.to_status(FULL))
+        if self.refuses_resumes and request.HasField("resume"):
+            context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
         tokens, reason = self._answer(request, context)
         started = pb.Started(request_id="r1", num_prompt_tokens=7, seed=request.sampling.seed or 99)
         if request.echo:
@@ -78,16 +104,19 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
         self, request: pb.GenerateRequest, tokens: list[int], index: int, context: grpc.ServicerContext
     ) -> Iterator[pb.GenerateResponse]:
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        size = len(_SOURCES) if request.drafts.sources else 1
+        resumed = request.resume.token_ids
+        decode(bytes(i for i in resumed if i < END_TOKEN))
+        size = len(_SOURCES) if request.drafts.sources else self.step_len
         shown = len(tokens) - self.hold_back
-        for number, at in enumerate(range(0, len(tokens), size)):
-            if number == self.break_after:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "shutting down")
+        for number, at in enumerate(range(len(resumed), len(tokens), size)):
+            if number == self.break_after and index == self.break_in and self.num_breaks > 0:
+                self.num_breaks -= 1
+                context.abort(self.break_code, "shutting down")
             if self.hang is not None:
                 self.hang.wait()
             ids = tokens[at : at + size]
             text = decode(bytes(i for i in tokens[at : min(at + size, shown)] if i < END_TOKEN))
-            sources = _SOURCES[: len(ids)] if size > 1 else [pb.TOKEN_SOURCE_MODEL]
+            sources = _SOURCES[: len(ids)] if request.drafts.sources else [pb.TOKEN_SOURCE_MODEL] * len(ids)
             step = pb.Step(token_ids=ids, text=text, sources=sources, num_drafted=2 * (size - 1), index=index)
             if request.HasField("logprobs"):
                 top = [pb.TokenLogprob(token_id=7, logprob=-0.5)] * request.logprobs
@@ -113,6 +142,9 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
             timings=pb.Timings(decode_ms=5.0, draft_wait_p50_ms=0.25),
             warnings=["the index was out of reach"] if self.hold_back else [],
         )
+
+    def Abort(self, request: pb.AbortRequest, context: grpc.ServicerContext) -> pb.AbortResponse:
+        return pb.AbortResponse(num_aborted=self.num_abortable)
 
     def GetModel(self, request: pb.GetModelRequest, context: grpc.ServicerContext) -> pb.GetModelResponse:
         return pb.GetModelResponse(

@@ -171,15 +171,6 @@ def test_an_unreachable_service_is_named_by_its_address() -> None:
         client.generate("hello").result()
 
 
-def test_a_stream_that_breaks_raises_after_the_steps_that_came(pair: FakePair, client: Client) -> None:
-    pair.decoder.break_after = 3
-    stream = client.generate("hello")
-    steps = [next(stream) for _ in range(3)]
-    assert "".join(step.text for step in steps) == "hel"
-    with pytest.raises(Unreachable, match="shutting down"):
-        next(stream)
-
-
 def test_a_deadline_ends_a_generation_that_hangs(pair: FakePair, client: Client) -> None:
     pair.decoder.hang = threading.Event()
     with pytest.raises(DeadlineExceeded, match=f"{pair.address} did not answer in full"):
