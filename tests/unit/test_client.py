@@ -105,8 +105,9 @@ def test_log_probabilities_and_the_echoed_prompt_are_in_the_result(client: Clien
 
 
 def test_a_request_has_a_name_before_it_is_answered(pair: FakePair, client: Client) -> None:
-    first, second = client.generate("hello"), client.generate("hello", request_id="mine", priority=-3)
-    first.result(), second.result()
+    first = client.generate("hello")
+    first.result()
+    client.generate("hello", request_id="mine", priority=-3).result()
     assert [request.request_id for request in pair.decoder.requests] == [first.request_id, "mine"]
     assert first.request_id
     assert [request.priority for request in pair.decoder.requests] == [0, -3]
