@@ -81,7 +81,8 @@ class DecoderConfig(BaseSettings):
     learn: bool = True  # whether the index learns outputs of requests that do not say
     draft_nodes: int = Field(24, ge=0, le=256)  # verified in one step, all requests together
     min_probability: float = Field(0.02, ge=0.0, le=1.0)  # of a draft node's path
-    row_cost: float = Field(0.03, ge=0.0, le=1.0)  # of a draft row, in plain steps; see `make bench`
+    # Of a draft row, in plain steps; unset: measured at start, kept in the cache folder.
+    row_cost: float | None = Field(None, ge=0.0, le=1.0)
     draft_deadline_ms: float = Field(10.0, gt=0.0, le=10_000.0)  # for the index's answer
     max_streams: int = Field(8, ge=1, le=256)  # requests that run at once
     max_queue: int = Field(64, ge=1, le=100_000)  # requests that are open at once

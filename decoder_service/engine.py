@@ -12,6 +12,7 @@ import structlog
 import torch
 
 from decoder_service.accept import Acceptance, follow
+from decoder_service.calibration import Float64Array
 from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source, WindowSource
 from decoder_service.errors import InternalError
 from decoder_service.forest import Forest
@@ -23,6 +24,7 @@ from decoder_service.planner import Planner
 from decoder_service.request import FailedEvent, FinishReason, GenerationRequest
 from decoder_service.sampling import argmax_rows
 from decoder_service.share import NO_DRAFT, Share, cut, hang_under, share_out
+from decoder_service.step_cost import StepCost
 from decoder_service.stream import Sink, Stream
 from decoder_service.window_rows import Rows, rows_within, with_rows
 
@@ -37,7 +39,7 @@ class EngineConfig:
     prefill_rows: int  # of a prompt in one step
     draft_nodes: int  # in one step, all requests together
     min_probability: float  # of a draft node's path
-    row_cost: float = 0.0  # of a draft row, in plain steps
+    cost: StepCost | None = None  # None: time does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,10 @@ class Engine:
         if not self._running:
             return
         parts = self._plan()
+        began = time.monotonic()
         output = self._model.forward([self._slot_step(part) for part in parts])
         best = self._best(parts, output)
+        self._observe_cost(parts, (time.monotonic() - began) * 1000)
         acceptances = self._accept(parts, output, best)
         self._commit(parts, acceptances, output)
         self._tell_window(parts, acceptances, output, best)
@@ -133,6 +137,11 @@ class Engine:
             else:
                 self._fail(part.stream, acceptance)
         self._ask(self._shares())
+
+    def _observe_cost(self, parts: Sequence[_Part], milliseconds: float) -> None:
+        if self._config.cost is not None:
+            num_rows = sum(len(part.forest) for part in parts)
+            self._config.cost.observe(num_rows, _mean_context(parts), milliseconds)
 
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._loaded.tokenizer.decode(tokens, skip_special_tokens=True)
@@ -197,7 +206,8 @@ class Engine:
             list(trees.values()),
             budget,
             self._config.min_probability,
-            row_cost=self._config.row_cost,
+            costs=self._costs(shares, sum(len(tokens) for tokens, _ in windows.values()), budget),
+            num_emitting=num_emitting,
             trusts=[stream.trust.value for stream in streams],
         )
         drafts = {}
@@ -208,6 +218,13 @@ class Engine:
             if rows:
                 drafts[stream.number] = with_rows(drafts[stream.number], rows, Source.LOOKAHEAD)
         return drafts
+
+    def _costs(self, shares: Sequence[Share], num_window_rows: int, budget: int) -> Float64Array | None:
+        """What the step costs with no draft node, with one and so on.  # [budget + 1]"""
+        if self._config.cost is None:
+            return None
+        num_rows = sum(share.num_known for share in shares) + num_window_rows
+        return self._config.cost.of(num_rows + np.arange(budget + 1), _mean_context(shares))
 
     def _window_rows(self, streams: Sequence[Stream], budget: int) -> Mapping[int, Rows]:
         """The window's rows of each stream that has one, by its number."""
@@ -364,6 +381,11 @@ def _logprobs(part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> list
     return [
         logprob_of(logits[row], token, num_top) for row, token in zip(rows, acceptance.tokens, strict=True)
     ]
+
+
+def _mean_context(parts: Sequence[Share] | Sequence[_Part]) -> float:
+    """Positions that a request of the step holds, on average."""
+    return sum(part.stream.slot.length for part in parts) / max(len(parts), 1)
 
 
 def _note_wait(streams: Sequence[Stream], wait_ms: float) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from decoder_service.calibration import Calibration, Float32Array
+from decoder_service.calibration import Calibration, Float32Array, Float64Array
 from decoder_service.draft import NUM_OPINIONS, DraftTree, PlannedDraft, Source
 from decoder_service.forest import NO_PARENT, Int32Array
 from decoder_service.joined_tree import JoinedTree, along_paths, below, join, tried
 from decoder_service.mixer import Mixer
 from decoder_service.path_calibration import PathCalibration
 from decoder_service.situation import situations_of, view_sizes
+from decoder_service.step_cost import best_number
 
 DRAFTING: Final = tuple(source for source in Source if source is not Source.MODEL)
 SOURCE_OF_COLUMN: Final = np.array(DRAFTING, dtype=np.int8)
@@ -46,14 +46,16 @@ class Planner:
         budget: int,
         min_probability: float,
         *,
-        row_cost: float = 0.0,
+        costs: Float64Array | None = None,
+        num_emitting: int | None = None,
         trusts: Sequence[float] | None = None,
     ) -> list[PlannedDraft]:
         """One draft a request, together at most ``budget`` nodes, the likeliest of the whole batch.
 
-        No node is planned whose path has less than ``min_probability``, 0 to 1, nor one that makes the step dearer by
-        more than it gains: ``row_cost`` is a row's share of the cost of a plain step. A request's estimates are
-        multiplied by its trust, 0 to 1: what became of them lately.
+        No node is planned whose path has less than ``min_probability``, 0 to 1, and only so many that the step gives
+        the most tokens for its time: ``costs`` [budget + 1] is the time with no node, with one and so on, None where
+        time does not count; ``num_emitting`` requests give a token without any, by default those that draft. A
+        request's estimates are multiplied by its trust, 0 to 1: what became of them lately.
         """
         self._drafts = drafts
         self._guesses = [
@@ -61,7 +63,8 @@ class Planner:
             for trees, trust in zip(drafts, trusts or [1.0] * len(drafts), strict=True)
         ]
         paths = [self._path_calibration.corrected(guess.paths) for guess in self._guesses]
-        self._kept = likeliest(paths, budget, min_probability, row_cost)
+        most = len(drafts) if num_emitting is None else num_emitting
+        self._kept = likeliest(paths, budget, min_probability, costs, most)
         return [
             _planned(guess.tree, nodes, path)
             for guess, path, nodes in zip(self._guesses, paths, self._kept, strict=True)
@@ -106,28 +109,24 @@ class Planner:
 
 
 def likeliest(
-    path_probabilities: Sequence[Float32Array], budget: int, least: float, row_cost: float = 0.0
+    path_probabilities: Sequence[Float32Array],
+    budget: int,
+    least: float,
+    costs: Float64Array | None = None,
+    num_emitting: int = 1,
 ) -> list[Int32Array]:
     """Nodes to keep of each tree, ascending. A parent is as likely as its child and comes first in ties."""
     if not path_probabilities:
         return []
     everything = np.concatenate(path_probabilities)
     chosen = np.argsort(-everything, kind="stable")[:budget]
+    chosen = chosen[everything[chosen] >= least]
+    if costs is not None:
+        chosen = chosen[: best_number(everything[chosen], num_emitting, costs[: len(chosen) + 1])]
     keep = np.zeros(len(everything), dtype=np.bool_)
-    keep[chosen] = (everything[chosen] >= least) & pays(everything[chosen], len(path_probabilities), row_cost)
+    keep[chosen] = True
     ends = np.cumsum([len(tree) for tree in path_probabilities])[:-1]
     return [np.flatnonzero(part).astype(np.int32) for part in np.split(keep, ends)]
-
-
-def pays(probabilities: Float32Array, num_requests: int, row_cost: float) -> npt.NDArray[np.bool_]:
-    """Which of the nodes, likeliest first, raise the expected tokens per step time; always a leading part.
-
-    A step with n nodes takes 1 + n * row_cost plain steps and is expected to give one token a request and the sum of
-    its nodes' probabilities. A node pays while it gives more per cost than the step without it does.
-    """
-    before = num_requests + np.cumsum(probabilities) - probabilities  # expected tokens without the node
-    cost = 1 + row_cost * np.arange(len(probabilities))  # of the step without the node
-    return np.logical_and.accumulate(probabilities * cost >= before * row_cost)
 
 
 def _planned(tree: JoinedTree, nodes: Int32Array, path: Float32Array) -> PlannedDraft:

@@ -22,6 +22,7 @@ from decoder_service import __version__
 from decoder_service.calibration import Calibration
 from decoder_service.config import ConfigError, DecoderConfig
 from decoder_service.convert import SOURCE_NAMES, SOURCES, Defaults
+from decoder_service.cost_measurement import measured_cost
 from decoder_service.draft import DraftSource, Source
 from decoder_service.drafts.index import IndexConfig, IndexSource
 from decoder_service.drafts.lookahead import LookaheadSource
@@ -30,13 +31,14 @@ from decoder_service.embedded_model import locate_model
 from decoder_service.engine import Engine, EngineConfig
 from decoder_service.feedback import Feedback
 from decoder_service.index_channel import open_index_channel
-from decoder_service.model import LoadedModel, ModelOptions, load_model
+from decoder_service.model import LoadedModel, Model, ModelOptions, load_model
 from decoder_service.planner import Planner
 from decoder_service.request import DraftChoice, GenerationRequest, ModelLimits, StopConditions
 from decoder_service.sampling import SamplingParams
 from decoder_service.scheduler import Scheduler
 from decoder_service.self_test import SelfTestReport, run_self_test
 from decoder_service.servicer import DecoderServicer, ServedModel
+from decoder_service.step_cost import StepCost
 from decoder_service.stream import Stream
 from decoder_service.thread_team import on_passing_thread
 from decoder_service.tokens import Tokenizer
@@ -81,6 +83,14 @@ def load(config: DecoderConfig) -> LoadedModel:
         ) from error
 
 
+def step_cost(config: DecoderConfig, model: Model) -> StepCost:
+    """What steps cost: measured, unless the settings say it."""
+    if config.row_cost is not None:
+        return StepCost.linear(config.row_cost)
+    most_rows = config.max_streams + config.draft_nodes
+    return StepCost(measured_cost(model, most_rows, config.cache_folder))
+
+
 def warm_up(engine: Engine) -> None:
     """Have everything compiled, or loaded, before anybody waits for it: draft and decode a text that repeats."""
     prompt = np.array([1, 2, 3, 4] * 6, dtype=np.int32)
@@ -111,7 +121,8 @@ async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
     if stop.is_set():
         return
     drafting = Drafting.open(config, loaded)
-    engine = drafting.engine(config, loaded)
+    cost = await on_passing_thread(lambda: step_cost(config, loaded.model))
+    engine = drafting.engine(config, loaded, cost)
     await on_passing_thread(lambda: warm_up(engine))
     scheduler = Scheduler(engine, config.max_queue)
     scheduler.start()
@@ -152,14 +163,14 @@ class Drafting:
         feedback = Feedback(channel, loaded.fingerprint, vocab_size)
         return cls(calibration, [*sources, index], index, feedback, channel)
 
-    def engine(self, config: DecoderConfig, loaded: LoadedModel) -> Engine:
+    def engine(self, config: DecoderConfig, loaded: LoadedModel, cost: StepCost) -> Engine:
         """An engine that drafts from these sources."""
         engine_config = EngineConfig(
             config.max_streams,
             config.prefill_rows,
             config.draft_nodes,
             config.min_probability,
-            config.row_cost,
+            cost,
         )
         planner = Planner(self.calibration)
         return Engine(
