@@ -214,7 +214,11 @@ def finished_message(request: GenerationRequest, event: FinishedEvent, index: in
         matched_string=event.matched_string,
         matched_token_id=event.matched_token,
         text=event.text,
-        usage=pb.Usage(num_prompt_tokens=len(request.prompt), num_output_tokens=event.num_output),
+        usage=pb.Usage(
+            num_prompt_tokens=len(request.prompt),
+            num_output_tokens=event.num_output,
+            num_reused_tokens=event.num_reused,
+        ),
         drafts=_draft_stats(event.stats, request.drafts.sources),
         timings=_timings(event),
         warnings=event.warnings,

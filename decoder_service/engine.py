@@ -40,6 +40,7 @@ class EngineConfig:
     draft_nodes: int  # in one step, all requests together
     min_probability: float  # of a draft node's path
     cost: StepCost | None = None  # None: time does not count
+    reuse_prefixes: bool = False  # requests whose texts begin alike share keys and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +161,14 @@ class Engine:
         """
         while self._waiting and len(self._running) < self._config.max_streams:
             stream = min(self._waiting, key=lambda each: (-each.request.priority, each.number))
+            if self._config.reuse_prefixes:
+                self._model.cache.reuse(stream.slot, stream.text)
             try:
                 self._model.cache.reserve(stream.slot, stream.max_len)
             except CacheFullError:
+                self._model.cache.release(stream.slot)
                 return
+            stream.num_reused = stream.slot.length
             self._waiting.remove(stream)
             stream.timings.started = time.monotonic()
             self._running.append(stream)
@@ -340,6 +345,7 @@ class Engine:
             return
         if not stream.timings.first_token:
             stream.timings.first_token = time.monotonic()
+            self._remember(stream)
         stream.sink(event)
         if stream.finish_reason is not None:
             self._finish(stream)
@@ -356,7 +362,13 @@ class Engine:
         if self._learn is not None and stream.request.drafts.learn and not was_aborted:
             self._learn(stream)
         stream.sink(stream.finished(self._warnings(stream) if self._warnings else []))
+        self._remember(stream)
         self._leave(stream)
+
+    def _remember(self, stream: Stream) -> None:
+        """Let requests that begin like this one reuse what it computed."""
+        if self._config.reuse_prefixes:
+            self._model.cache.remember(stream.slot, stream.text)
 
     def _leave(self, stream: Stream) -> None:
         for streams in (self._running, self._waiting):

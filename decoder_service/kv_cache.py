@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from decoder_service.attention_kernel import BLOCK, Layers, store_rows
 from decoder_service.forest import Int32Array
+from decoder_service.prefix_blocks import PrefixBlocks
 
 
 class CacheFullError(Exception):
@@ -60,33 +62,68 @@ class KvCache:
         self.step_keys = torch.zeros(step, dtype=shape.dtype, device=shape.device)
         self.step_values = torch.zeros(step, dtype=shape.dtype, device=shape.device)
         self._free = list(range(shape.num_blocks - 1, -1, -1))
+        self._num_holders = [0] * shape.num_blocks
+        self._known = PrefixBlocks(BLOCK)
+        self._idle: OrderedDict[int, None] = OrderedDict()  # known blocks that nobody holds, oldest first
 
     @property
     def num_free_blocks(self) -> int:
         """Blocks that no request holds."""
-        return len(self._free)
+        return len(self._free) + len(self._idle)
 
     @property
     def use(self) -> CacheUse:
         """How full the pool is. Any thread may ask."""
-        num_used = self.shape.num_blocks - len(self._free)
-        return CacheUse(self.shape.num_blocks * BLOCK, num_used * BLOCK)
+        num_blocks = self.shape.num_blocks
+        return CacheUse(num_blocks * BLOCK, (num_blocks - self.num_free_blocks) * BLOCK)
 
     def reserve(self, slot: Slot, length: int) -> None:
         """Give the slot blocks for ``length`` positions, or raise CacheFullError and leave it as it was."""
         missing = -(-length // BLOCK) - len(slot.blocks)
-        if missing > len(self._free):
+        if missing > self.num_free_blocks:
             raise CacheFullError(
-                f"{missing} blocks of {BLOCK} positions are needed, {len(self._free)} are free"
+                f"{missing} blocks of {BLOCK} positions are needed, {self.num_free_blocks} are free"
             )
         for _ in range(missing):
-            slot.blocks.append(self._free.pop())
+            block = self._take()
+            self._num_holders[block] = 1
+            slot.blocks.append(block)
+
+    def reuse(self, slot: Slot, text: Int32Array) -> None:
+        """Let an empty slot begin with blocks that hold the beginning of ``text`` already, its last token not."""
+        assert not slot.blocks
+        slot.blocks = self._known.match(text[:-1])
+        slot.length = BLOCK * len(slot.blocks)
+        for block in slot.blocks:
+            self._idle.pop(block, None)
+            self._num_holders[block] += 1
+
+    def remember(self, slot: Slot, text: Int32Array) -> None:
+        """Let later slots whose text begins like this one's reuse its full blocks, while there is room."""
+        self._known.remember(text, slot.blocks, slot.length)
 
     def release(self, slot: Slot) -> None:
         """Take all blocks back."""
-        self._free.extend(slot.blocks)
+        for block in reversed(slot.blocks):  # of an idle text the end goes first
+            self._num_holders[block] -= 1
+            if self._num_holders[block] > 0:
+                continue
+            if block in self._known:
+                self._idle[block] = None
+            else:
+                self._free.append(block)
         slot.blocks.clear()
         slot.length = 0
+
+    def _take(self) -> int:
+        """A block of nobody's."""
+        if not self._free:
+            oldest = next(iter(self._idle))
+            for block in self._known.forget(oldest):
+                if block in self._idle:
+                    del self._idle[block]
+                    self._free.append(block)
+        return self._free.pop()
 
     def commit(self, slots_rows: list[tuple[Slot, list[int]]]) -> None:
         """Append rows of the current step to their slots, in the order given; blocks must be reserved."""

@@ -218,6 +218,7 @@ class FinishedEvent:
     stats: DraftStats
     timings: Timings
     warnings: list[str]
+    num_reused: int = 0  # leading tokens that another request had computed
 
 
 @dataclass(frozen=True, slots=True)

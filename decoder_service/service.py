@@ -171,6 +171,7 @@ class Drafting:
             config.draft_nodes,
             config.min_probability,
             cost,
+            reuse_prefixes=True,
         )
         planner = Planner(self.calibration)
         return Engine(

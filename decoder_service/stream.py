@@ -48,6 +48,7 @@ class Stream:
         self.stats = DraftStats()
         self.trust = Trust()
         self.timings = Timings(arrived=time.monotonic())
+        self.num_reused = 0  # leading tokens whose keys and values another request had computed
         self.is_cancelled = False
         self.is_aborted = False
         self.finish_reason: FinishReason | None = None
@@ -131,6 +132,7 @@ class Stream:
             self.stats,
             self.timings,
             warnings,
+            self.num_reused,
         )
 
     def _take(self, token: int) -> str:

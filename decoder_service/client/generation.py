@@ -66,6 +66,7 @@ class Usage:
 
     num_prompt_tokens: int
     num_output_tokens: int
+    num_reused_tokens: int = 0  # of the beginning, which an earlier request had computed
 
 
 @dataclass(frozen=True, slots=True)

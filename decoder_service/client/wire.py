@@ -149,7 +149,11 @@ def generation_of(
         finish_reason=_REASONS.get(finished.reason, FinishReason.LENGTH),
         matched_string=finished.matched_string or None,
         matched_token_id=finished.matched_token_id if finished.HasField("matched_token_id") else None,
-        usage=Usage(finished.usage.num_prompt_tokens, finished.usage.num_output_tokens),
+        usage=Usage(
+            finished.usage.num_prompt_tokens,
+            finished.usage.num_output_tokens,
+            finished.usage.num_reused_tokens,
+        ),
         drafts=_draft_stats(finished.drafts),
         timings=_timings(finished.timings),
         steps=tuple(steps),

@@ -198,12 +198,14 @@ class Step(_message.Message):
     def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[TokenSource, str]]] = ..., num_drafted: _Optional[int] = ..., index: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[Logprobs, _Mapping]]] = ...) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("num_prompt_tokens", "num_output_tokens")
+    __slots__ = ("num_prompt_tokens", "num_output_tokens", "num_reused_tokens")
     NUM_PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     NUM_OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_REUSED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     num_prompt_tokens: int
     num_output_tokens: int
-    def __init__(self, num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ...) -> None: ...
+    num_reused_tokens: int
+    def __init__(self, num_prompt_tokens: _Optional[int] = ..., num_output_tokens: _Optional[int] = ..., num_reused_tokens: _Optional[int] = ...) -> None: ...
 
 class SourceStats(_message.Message):
     __slots__ = ("source", "num_drafted", "num_accepted")
