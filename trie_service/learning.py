@@ -152,9 +152,9 @@ class Learner:
         try:
             num_new = await self.store.append(record, items)
         except StoreFullError:
-            self.serving.note_room(is_full=True)
+            self.serving.note_room(self.store.place_of(record), is_full=True)
             raise
-        self.serving.note_room(is_full=False)
+        self.serving.note_room(self.store.place_of(record), is_full=False)
         return num_new
 
     async def _append_again(self, gone: NamespaceRecord, sequences: Sequence[TokenSequence]) -> int:
@@ -173,7 +173,8 @@ class Learner:
             return self.namespaces.memory_of(ref)
         except NamespaceNotFoundError:
             self.serving.require_store()
-            await self.namespaces.reconcile()  # another replica may have created it a moment ago
+            if await self.store.find(ref.name) is not None:  # another replica has created it a moment ago
+                await self.namespaces.reconcile()
         try:
             return self.namespaces.memory_of(ref)
         except NamespaceNotFoundError:

@@ -48,6 +48,10 @@ class MemoryStore:
         """Where the store is."""
         return "memory:"
 
+    def place_of(self, record: NamespaceRecord) -> str:
+        """There is but one."""
+        return self.description
+
     async def connect(self) -> None:
         """Nothing to check."""
 

@@ -47,7 +47,7 @@ class RedisNodes:
 
     def require(self, key: str) -> None:
         """Raise NodeUnavailableError where the node of a key is lost: nobody waits for it again and again."""
-        if self._probes and (name := self._name_of(key)) in self._probes:
+        if self._probes and (name := self.name_of(key)) in self._probes:
             raise _lost(name)
 
     async def now_ms(self) -> int:
@@ -94,7 +94,7 @@ class RedisNodes:
             async with self._calling():
                 await self._redis.initialize()
                 for place, ask in enumerate(asks):
-                    places[self._name_of(ask.key)].append(place)
+                    places[self.name_of(ask.key)].append(place)
         except NodeUnavailableError as error:  # nobody says where the keys are
             raise StoreUnavailableError(str(error)) from error
         return places
@@ -133,7 +133,8 @@ class RedisNodes:
             del self._probes[name]
             return
 
-    def _name_of(self, key: str) -> str:
+    def name_of(self, key: str) -> str:
+        """The node of a cluster that keeps a key, once the cluster was asked for anything."""
         name: str = self._redis.get_node_from_key(key).name
         return name
 

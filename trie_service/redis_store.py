@@ -77,6 +77,10 @@ class RedisStore:
         """Where the store is, without credentials."""
         return self._description
 
+    def place_of(self, record: NamespaceRecord) -> str:
+        """The node of a cluster."""
+        return self._nodes.name_of(keys.meta_key(record.name)) if self._is_cluster else self._description
+
     async def connect(self) -> None:
         """Check that the store answers."""
         await self._nodes.now_ms()

@@ -26,7 +26,7 @@ class Serving:
     def __init__(self, store_description: str) -> None:
         self._store_description = store_description
         self._state = ServingState.LOADING
-        self._is_full = False
+        self._full: set[str] = set()  # places of the store without room
         self.on_state: Callable[[ServingState], None] = lambda state: None
 
     @property
@@ -40,13 +40,14 @@ class Serving:
             self._state = state
             self.on_state(state)
 
-    def note_room(self, *, is_full: bool) -> None:
-        """Say once that the store has no room, or has room again."""
-        if is_full and not self._is_full:
-            log.warning("store is full: drafts go on, learning does not", store=self._store_description)
-        if self._is_full and not is_full:
-            log.info("store has room again", store=self._store_description)
-        self._is_full = is_full
+    def note_room(self, place: str, *, is_full: bool) -> None:
+        """Say once that a place of the store has no room, or has room again."""
+        if is_full and place not in self._full:
+            log.warning("store is full: drafts go on, learning does not", store=place)
+            self._full.add(place)
+        if not is_full and place in self._full:
+            log.info("store has room again", store=place)
+            self._full.remove(place)
 
     def require_loaded(self) -> None:
         """Raise NotReadyError while memory is being rebuilt."""

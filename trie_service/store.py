@@ -104,6 +104,9 @@ class Store(Protocol):
     def description(self) -> str:
         """Where the store is, without credentials."""
 
+    def place_of(self, record: NamespaceRecord) -> str:
+        """The part of the store that keeps a namespace, for people; one that was called for lately."""
+
     async def connect(self) -> None:
         """Check that the store answers."""
 

@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from index_replicas import CHAT, OPTIONS, draft, learn, replica, until
 from namespace_checks import COPY, MIB, digests, holds
+from structlog.testing import capture_logs
 
-from trie_service.errors import InvalidArgumentError, ResourceExhaustedError, StoreUnavailableError
+from trie_service.errors import (
+    InvalidArgumentError,
+    NamespaceNotFoundError,
+    ResourceExhaustedError,
+    StoreFullError,
+    StoreUnavailableError,
+)
 from trie_service.index import DraftIndex
 from trie_service.learning import LearnItem
 from trie_service.limits import LearningRates, ServiceLimits
 from trie_service.memory_store import MemoryStore
 from trie_service.namespace import NamespaceLimits, NamespaceRecord, NamespaceRef
 from trie_service.sequence import Forgotten, TokenSequence
+from trie_service.store import Registry
 
 
 class RefusingStore(MemoryStore):
-    """A store that can refuse what is to be learned."""
+    """A store that can refuse what is to be learned, and keeps some namespaces where there is no room."""
 
     refuses = False
+    full: frozenset[str] = frozenset()
+    num_registry_reads = 0
+
+    def place_of(self, record: NamespaceRecord) -> str:
+        """Names begin with where they are kept."""
+        return record.name[0]
+
+    async def registry(self) -> Registry:
+        """Count it."""
+        self.num_registry_reads += 1
+        return await super().registry()
 
     async def append(self, record: NamespaceRecord, items: Sequence[TokenSequence | Forgotten]) -> int:
         """Refuse where it does."""
         if self.refuses:
             raise StoreUnavailableError("refused")
+        if self.place_of(record) in self.full:
+            raise StoreFullError("full")
         return await super().append(record, items)
 
 
@@ -153,3 +175,31 @@ async def test_what_the_store_did_not_take_does_not_count_as_learned() -> None:
                 await learn(index, [1] * 10)
         store.refuses = False
         await learn(index, [1] * 10)
+
+
+async def test_a_node_without_room_is_told_once_though_others_have_room() -> None:
+    store = RefusingStore()
+    names = [NamespaceRef(name, "fp") for name in ("a-1", "b-1", "a-2")]
+    async with replica(store) as index:
+        for ref in names:
+            await learn(index, [1], ref=ref)
+        with capture_logs() as logs:
+            store.full = frozenset("a")
+            for ref in 3 * names:
+                with suppress(StoreFullError):
+                    await learn(index, [1], ref=ref)
+            store.full = frozenset()
+            for ref in 3 * names:
+                await learn(index, [1], ref=ref)
+        told = [(entry["event"].split(":")[0], entry["store"]) for entry in logs]
+        assert told == [("store is full", "a"), ("store has room again", "a")]
+
+
+async def test_a_namespace_that_is_nowhere_costs_no_look_at_all_the_others() -> None:
+    store = RefusingStore()
+    async with replica(store, replace(OPTIONS, auto_create=False)) as index:
+        num_reads = store.num_registry_reads
+        for _ in range(5):
+            with pytest.raises(NamespaceNotFoundError):
+                await learn(index, [1], ref=NamespaceRef("none", "fp"))
+        assert store.num_registry_reads == num_reads
