@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-MAX_BYTES: Final = 4 << 20  # of one read, about
+MAX_BYTES: Final = 1 << 20  # of one read, about; half a second of learning, which others wait for
 MAX_ENTRIES: Final = 1 << 16
 MAX_ENTRIES_OF_LOG: Final = 64
 FIRST_ENTRIES: Final = 16  # one entry may have a mebibyte
