@@ -152,6 +152,17 @@ def test_a_limit_ends_after_so_many_documents(trie: FakeAdminTrie, address: str,
     assert len(trie.learned) == 4
 
 
+def test_a_replica_that_applies_nothing_is_not_waited_for_without_end(
+    trie: FakeAdminTrie, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_run, "STALLED_S", 0.2)
+    trie.add("stuck", num_pending=1234)
+    run = warm(address, token_file(tmp_path / "a.jsonl", 3), "-n", "stuck", "--wait")
+    assert run.exit_code == 1
+    assert "stuck: 1,234 log entries are not applied, and none was in 0 s" in run.stderr
+    assert len(trie.learned) == 3
+
+
 def test_what_comes_by_standard_input_later_is_another_corpus(
     trie: FakeAdminTrie, address: str, tmp_path: Path
 ) -> None:

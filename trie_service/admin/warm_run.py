@@ -25,6 +25,7 @@ from trie_service.admin.warming import Clock, Tally, Warmer, WarmPlan
 
 SHOWN_BAD_LINES = 5  # of each source
 POLL_EVERY_S = 0.05
+STALLED_S = 60.0  # a replica that applied nothing for so long is not waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +181,26 @@ def _ignore(group: Group) -> None:
 
 
 def _wait_until_applied(trie: TrieServiceStub, name: str) -> None:
-    """Until the replica has no entry of the namespace's log before it."""
-    request = pb.GetNamespaceRequest(name=name)
-    while trie.GetNamespace(request, timeout=CALL_TIMEOUT_S).namespace.stats.num_pending:
-        time.sleep(POLL_EVERY_S)
+    """Until the replica has no entry of the namespace's log before it; raise AdminError where it gets no further."""
+    total = left = _num_pending(trie, name)
+    moved_at = time.monotonic()
+    with metered("applying", total) as meter:
+        while left:
+            time.sleep(POLL_EVERY_S)
+            before, left = left, _num_pending(trie, name)
+            meter.update(max(0, total - left), f"{left:,} log entries left")
+            if left < before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at >= STALLED_S:
+                raise AdminError(
+                    f"{name}: {left:,} log entries are not applied, and none was in {STALLED_S:.0f} s: all of it is "
+                    "in the store, look at the replica with `trie-admin stats`"
+                )
+
+
+def _num_pending(trie: TrieServiceStub, name: str) -> int:
+    found = trie.GetNamespace(pb.GetNamespaceRequest(name=name), timeout=CALL_TIMEOUT_S).namespace
+    return found.stats.num_pending
 
 
 def _read(unread: Unread, options: WarmOptions) -> Iterator[Item]:
