@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
 import numpy as np
 import structlog
@@ -27,6 +28,9 @@ from decoder_service.share import NO_DRAFT, Share, cut, hang_under, share_out
 from decoder_service.step_cost import StepCost
 from decoder_service.stream import Sink, Stream
 from decoder_service.window_rows import Rows, rows_within, with_rows
+
+LONGEST_STEP: Final = 2.5  # of a step with a piece of a prompt, in steps without
+LEAST_PREFILL_ROWS: Final = 4
 
 log = structlog.get_logger()
 
@@ -142,7 +146,7 @@ class Engine:
     def _observe_cost(self, parts: Sequence[_Part], milliseconds: float) -> None:
         if self._config.cost is not None:
             num_rows = sum(len(part.forest) for part in parts)
-            self._config.cost.observe(num_rows, _mean_context(parts), milliseconds)
+            self._config.cost.observe(num_rows, _mean_context([part.stream for part in parts]), milliseconds)
 
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._loaded.tokenizer.decode(tokens, skip_special_tokens=True)
@@ -188,7 +192,19 @@ class Engine:
         return parts
 
     def _shares(self) -> list[Share]:
-        return share_out(self._running, self._config.prefill_rows)
+        return share_out(self._running, self._prefill_rows())
+
+    def _prefill_rows(self) -> int:
+        """Rows of prompts in the next step: as many as keep it short for the requests that decode beside them."""
+        most, cost = self._config.prefill_rows, self._config.cost
+        decoding = [stream for stream in self._running if len(stream.pending) == 1]
+        if cost is None or not decoding:
+            return most
+        context_len = _mean_context(decoding)
+        lengths = cost.of(len(decoding) + np.arange(most + 1), context_len)
+        return max(
+            int(np.searchsorted(lengths, LONGEST_STEP * lengths[0], side="right")) - 1, LEAST_PREFILL_ROWS
+        )
 
     def _collect_drafts(self, shares: Sequence[Share]) -> dict[int, PlannedDraft]:
         """What each stream that emits in this step and wants drafts will have verified, by its number."""
@@ -229,7 +245,9 @@ class Engine:
         if self._config.cost is None:
             return None
         num_rows = sum(share.num_known for share in shares) + num_window_rows
-        return self._config.cost.of(num_rows + np.arange(budget + 1), _mean_context(shares))
+        return self._config.cost.of(
+            num_rows + np.arange(budget + 1), _mean_context([share.stream for share in shares])
+        )
 
     def _window_rows(self, streams: Sequence[Stream], budget: int) -> Mapping[int, Rows]:
         """The window's rows of each stream that has one, by its number."""
@@ -395,9 +413,9 @@ def _logprobs(part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> list
     ]
 
 
-def _mean_context(parts: Sequence[Share] | Sequence[_Part]) -> float:
-    """Positions that a request of the step holds, on average."""
-    return sum(part.stream.slot.length for part in parts) / max(len(parts), 1)
+def _mean_context(streams: Sequence[Stream]) -> float:
+    """Positions that a request holds, on average."""
+    return sum(stream.slot.length for stream in streams) / max(len(streams), 1)
 
 
 def _note_wait(streams: Sequence[Stream], wait_ms: float) -> None:

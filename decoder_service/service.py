@@ -87,8 +87,7 @@ def step_cost(config: DecoderConfig, model: Model) -> StepCost:
     """What steps cost: measured, unless the settings say it."""
     if config.row_cost is not None:
         return StepCost.linear(config.row_cost)
-    most_rows = config.max_streams + config.draft_nodes
-    return StepCost(measured_cost(model, most_rows, config.cache_folder))
+    return StepCost(measured_cost(model, model.max_rows, config.cache_folder))
 
 
 def warm_up(engine: Engine) -> None:

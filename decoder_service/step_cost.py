@@ -51,7 +51,9 @@ class StepCost:
         return found
 
     def observe(self, num_rows: int, context_len: float, milliseconds: float) -> None:
-        """Take in what a step really took."""
+        """Take in what a step really took; steps of more rows than were measured teach nothing."""
+        if num_rows > self._rows[-1]:
+            return
         expected = float(self.of(num_rows, context_len))
         ratio = min(milliseconds / expected, MOST_CORRECTION)
         place = float(np.interp(num_rows, self._rows, np.arange(len(self._rows))))

@@ -14,6 +14,7 @@ from decoder_service.forest import Int32Array
 from decoder_service.model import LoadedModel
 from decoder_service.request import GenerationRequest
 from decoder_service.sampling import SamplingParams
+from decoder_service.step_cost import StepCost
 from tests.verify.decode import (
     DRAFTED,
     Decoded,
@@ -28,6 +29,14 @@ GREEDY = SamplingParams()
 SAMPLED = SamplingParams(temperature=0.8, top_k=30, top_p=0.95, min_p=0.01, repetition_penalty=1.2, seed=11)
 MODES = {"greedy": GREEDY, "sampled": SAMPLED}
 LENGTH = 40
+
+
+class FixedCost(StepCost):
+    """Learns nothing from this machine's steps."""
+
+    def observe(self, num_rows: int, context_len: float, milliseconds: float) -> None:
+        assert milliseconds > 0
+        assert num_rows > 0
 
 
 def prompt(seed: int, length: int = 20) -> Int32Array:

@@ -6,21 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_cases import assert_equal, drafted, knowing, prompt
+from engine_cases import FixedCost, assert_equal, drafted, knowing, prompt
 
 from decoder_service import cost_measurement
 from decoder_service.cost_measurement import measure, measured_cost
 from decoder_service.model import LoadedModel, Model
-from decoder_service.step_cost import MeasuredCost, StepCost
+from decoder_service.step_cost import MeasuredCost
 from tests.verify.decode import CONFIG, decode, request
-
-
-class FixedCost(StepCost):
-    """Learns nothing from this machine's steps."""
-
-    def observe(self, num_rows: int, context_len: float, milliseconds: float) -> None:
-        assert milliseconds > 0
-        assert num_rows > 0
 
 
 def refuse(model: Model, most_rows: int) -> MeasuredCost:
@@ -30,7 +22,7 @@ def refuse(model: Model, most_rows: int) -> MeasuredCost:
 def test_steps_are_timed_and_the_cache_is_left_empty(llama: LoadedModel) -> None:
     num_free = llama.model.cache.num_free_blocks
     measured = measure(llama.model, 24, budget_s=0.1)
-    assert measured.rows == (1, 2, 3, 4, 6, 8, 12, 16, 24)
+    assert measured.rows == (1, 2, 4, 8, 12, 16, 24)
     assert 0 < measured.contexts[0] < measured.contexts[1] <= llama.model.context_len
     assert all(each > 0 for times in measured.milliseconds for each in times)
     assert llama.model.cache.num_free_blocks == num_free
@@ -53,13 +45,13 @@ def test_what_was_kept_and_is_damaged_is_measured_again(
     measured_cost(llama.model, 4, tmp_path)
     (path,) = tmp_path.rglob("*.json")
     path.write_bytes(damage)
-    assert measured_cost(llama.model, 4, tmp_path).rows == (1, 2, 3, 4)
+    assert measured_cost(llama.model, 4, tmp_path).rows == (1, 2, 4)
     assert path.read_bytes() != damage
 
 
 def test_a_folder_that_cannot_be_written_costs_only_time(llama: LoadedModel, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert measured_cost(llama.model, 4, tmp_path / "file").rows == (1, 2, 3, 4)
+    assert measured_cost(llama.model, 4, tmp_path / "file").rows == (1, 2, 4)
 
 
 @pytest.mark.parametrize(("row_cost", "drafts"), [(0.0, True), (0.01, True), (100.0, False)])

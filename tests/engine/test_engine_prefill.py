@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine_cases import LENGTH, base, drafted, prompt
+from engine_cases import LENGTH, FixedCost, base, drafted, prompt
 from engine_sources import RememberingSource
 
 from decoder_service.calibration import Calibration
@@ -49,6 +49,22 @@ def test_a_stream_that_decodes_waits_for_no_prompt(llama: LoadedModel) -> None:
     for step in range(2, 12):
         engine.step()
         assert len(tokens) == step
+
+
+def test_a_prompt_takes_fewer_rows_beside_a_stream_that_decodes(llama: LoadedModel) -> None:
+    config = replace(
+        CONFIG, prefill_rows=96, cost=FixedCost.linear(0.1)
+    )  # 16 rows take 2.5 times as long as one
+    engine, ended = new_engine(llama, config=config), list[int]()
+    talking = engine.add(request(prompt(1, 4), max_tokens=8, ignore_eos=True), lambda event: ended.append(1))
+    engine.step()
+    long = engine.add(request(prompt(2, 190), max_tokens=1, ignore_eos=True), lambda event: None)
+    for step in range(1, 4):
+        engine.step()
+        assert long.slot.length == 15 * step
+    engine.drop([talking])
+    engine.step()
+    assert long.slot.length == 45 + 96
 
 
 def test_a_prompt_is_drafted_for_once_its_last_piece_is_next(llama: LoadedModel) -> None:
