@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from decoder_service.forest import Int32Array
 NUM_OPINIONS: Final = 2  # further estimates that a source may add to a node's evidence
 NO_OPINION: Final = 0.5
 UNKNOWN_TOKEN: Final = -1
+MAX_DEPTH: Final = 256  # of a draft, nodes
 
 
 class Source(IntEnum):
@@ -88,6 +89,13 @@ class LookaheadShape:
 DEFAULT_LOOKAHEAD: Final = LookaheadShape(5, 3, 5)
 
 
+class Chooser(Protocol):
+    """How a request chooses its tokens, for sources that can guess in the same way."""
+
+    def scores(self, logits: Any, history: Sequence[int]) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tensor
+        """What the request takes the argmax of after ``history``, noise included.  # both [vocab]"""
+
+
 @dataclass(frozen=True, slots=True)
 class DraftAsk:
     """One request's question to a source: what may follow this text?"""
@@ -97,6 +105,8 @@ class DraftAsk:
     max_nodes: int
     namespace: str  # of the index; other sources ignore it
     lookahead: LookaheadShape = DEFAULT_LOOKAHEAD
+    max_depth: int = MAX_DEPTH  # nodes of a path that could be accepted
+    chooser: Chooser | None = None
 
 
 class DraftSource(Protocol):

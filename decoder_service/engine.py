@@ -273,7 +273,15 @@ class Engine:
     def _draft_ask(self, stream: Stream) -> DraftAsk:
         drafts = stream.request.drafts
         max_nodes = min(self._config.draft_nodes, drafts.max_nodes)
-        return DraftAsk(stream.number, stream.text, max_nodes, drafts.namespace, drafts.lookahead)
+        return DraftAsk(
+            stream.number,
+            stream.text,
+            max_nodes,
+            drafts.namespace,
+            drafts.lookahead,
+            max_depth=stream.room - 1,
+            chooser=stream.sampler,
+        )
 
     def _slot_step(self, part: _Part) -> SlotStep:
         wanted = range(part.num_known - 1, len(part.forest)) if part.is_complete else ()

@@ -54,14 +54,22 @@ class Sampler:
 
     def choose(self, logits: torch.Tensor, history: Sequence[int]) -> int:
         """The token after ``history`` (prompt and output), given the logits [vocab] of its last token."""
-        if self.is_plain_greedy:
-            return argmax(logits)
-        scores = logits[None].to(torch.float32, copy=True)
-        input_ids = torch.tensor([history], dtype=torch.long, device=logits.device)
-        scores = self._processors(input_ids, scores)[0]
+        scores = self._processed(logits, history)
         if self._is_greedy:
             return argmax(scores)
         return gumbel_argmax(scores.cpu().numpy(), self._params.seed, len(history))
+
+    def scores(self, logits: torch.Tensor, history: Sequence[int]) -> np.ndarray:
+        """What ``choose`` takes the argmax of: processed logits and, where it samples, their noise.  # [vocab]"""
+        scores = self._processed(logits, history).to(torch.float32).cpu().numpy()
+        return scores if self._is_greedy else with_gumbel(scores, self._params.seed, len(history))
+
+    def _processed(self, logits: torch.Tensor, history: Sequence[int]) -> torch.Tensor:
+        if self.is_plain_greedy:
+            return logits
+        scores = logits[None].to(torch.float32, copy=True)
+        input_ids = torch.tensor([history], dtype=torch.long, device=logits.device)
+        return self._processors(input_ids, scores)[0]  # type: ignore[no-any-return]
 
 
 def argmax(logits: torch.Tensor) -> int:
@@ -79,13 +87,18 @@ def gumbel_argmax(scores: np.ndarray, seed: int, position: int) -> int:
 
     Where every score is -inf there is nothing to choose from: token 0, as argmax gives.
     """
+    return int(with_gumbel(scores, seed, position).argmax())
+
+
+def with_gumbel(scores: np.ndarray, seed: int, position: int) -> np.ndarray:
+    """scores + Gumbel(seed, position, vocabulary id), float64; -inf and NaN become -inf.  # both [vocab]"""
+    noisy = np.full(len(scores), -np.inf)
     kept = np.flatnonzero(scores > -np.inf)
-    if len(kept) == 0:
-        return 0
-    raw = np.random.Philox(key=seed, counter=[0, 0, 0, position]).random_raw(len(scores))
-    uniform = ((raw[kept] >> np.uint64(11)).astype(np.float64) + 0.5) * _UNIFORM_STEP
-    noisy = scores[kept].astype(np.float64) - np.log(-np.log(uniform))
-    return int(kept[noisy.argmax()])
+    if len(kept):
+        raw = np.random.Philox(key=seed, counter=[0, 0, 0, position]).random_raw(len(scores))
+        uniform = ((raw[kept] >> np.uint64(11)).astype(np.float64) + 0.5) * _UNIFORM_STEP
+        noisy[kept] = scores[kept].astype(np.float64) - np.log(-np.log(uniform))
+    return noisy
 
 
 class _LogitBias(LogitsProcessor):  # type: ignore[misc]

@@ -53,7 +53,16 @@ def run(  # noqa: PLR0913, PLR0917 - one argument an option
     device: DeviceOption = None,
     namespace: Annotated[str | None, typer.Option(help="Namespace of requests that do not say.")] = None,
     drafts: Annotated[
-        str | None, typer.Option(help="Draft sources of requests that do not say. [own,index]")
+        str | None, typer.Option(help="Draft sources of requests that do not say. [own,index,model]")
+    ] = None,
+    draft_model: Annotated[
+        str | None, typer.Option(help="A smaller model with the same tokenizer that drafts. [none]")
+    ] = None,
+    draft_depth: Annotated[
+        int | None, typer.Option(help="Most tokens that the draft model guesses ahead. [8]")
+    ] = None,
+    draft_width: Annotated[
+        int | None, typer.Option(help="Tokens that it offers at each depth; 1: a chain. [3]")
     ] = None,
     lookahead: Annotated[
         str | None, typer.Option(help="W,N,G of Lookahead decoding, where drafts name it. [5,3,5]")

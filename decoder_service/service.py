@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import grpc
 import numpy as np
@@ -20,12 +21,13 @@ from grpc_reflection.v1alpha import reflection
 
 from decoder_service import __version__
 from decoder_service.calibration import Calibration
-from decoder_service.config import ConfigError, DecoderConfig
+from decoder_service.config import ENV_PREFIX, ConfigError, DecoderConfig
 from decoder_service.convert import SOURCE_NAMES, SOURCES, Defaults
 from decoder_service.cost_measurement import measured_cost
 from decoder_service.draft import DraftSource, Source
 from decoder_service.drafts.index import IndexConfig, IndexSource
 from decoder_service.drafts.lookahead import LookaheadSource
+from decoder_service.drafts.model import DraftModelOptions, DraftModelSource
 from decoder_service.drafts.prompt import OwnTextSource
 from decoder_service.embedded_model import locate_model
 from decoder_service.engine import Engine, EngineConfig
@@ -63,23 +65,44 @@ def load(config: DecoderConfig) -> LoadedModel:
     if config.threads:
         torch.set_num_threads(config.threads)
     try:
-        device = torch.device(config.device)
-        torch.empty(1, device=device)
+        torch.empty(1, device=torch.device(config.device))
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(
             f"--device (DRAFTWELL_DECODER_DEVICE): {config.device!r} cannot be used: {error}"
         ) from error
-    files = locate_model(config.model, config.cache_folder)
+    return _load(config, "model")
+
+
+def load_draft_model(config: DecoderConfig, target: LoadedModel) -> LoadedModel | None:
+    """Load the model that drafts for ``target``, if the settings name one; raise ConfigError for one that cannot."""
+    if not config.draft_model:
+        return None
+    draft = _load(config, "draft_model")
+    if draft.fingerprint != target.fingerprint:
+        raise ConfigError(
+            f"{_setting('draft_model')}: the tokenizer of {config.draft_model!r} (vocabulary of "
+            f"{draft.model.vocab_size}, fingerprint {draft.fingerprint}) is not that of the model {config.model!r} "
+            f"(vocabulary of {target.model.vocab_size}, fingerprint {target.fingerprint})"
+        )
+    return draft
+
+
+def _load(config: DecoderConfig, setting: Literal["model", "draft_model"]) -> LoadedModel:
+    name: str = getattr(config, setting)
+    files = locate_model(name, config.cache_folder)
     max_rows = config.prefill_rows + config.max_streams + config.draft_nodes
     options = ModelOptions(
-        getattr(torch, config.dtype), device, config.max_context_len, config.cache_positions, max_rows
+        getattr(torch, config.dtype),
+        torch.device(config.device),
+        config.max_context_len,
+        config.cache_positions,
+        max_rows,
     )
     try:
         return load_model(files, options)
     except Exception as error:  # the libraries raise whatever a damaged file leads them to
         raise ConfigError(
-            f"--model (DRAFTWELL_DECODER_MODEL): {config.model!r} cannot be loaded: "
-            f"{type(error).__name__}: {error}"
+            f"{_setting(setting)}: {name!r} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -90,10 +113,15 @@ def step_cost(config: DecoderConfig, model: Model) -> StepCost:
     return StepCost(measured_cost(model, model.max_rows, config.cache_folder))
 
 
+def _setting(name: str) -> str:
+    """A setting's flag and variable."""
+    return f"--{name.replace('_', '-')} ({ENV_PREFIX}{name.upper()})"
+
+
 def warm_up(engine: Engine) -> None:
     """Have everything compiled, or loaded, before anybody waits for it: draft and decode a text that repeats."""
     prompt = np.array([1, 2, 3, 4] * 6, dtype=np.int32)
-    drafts = DraftChoice(frozenset({Source.OWN}), max_nodes=8, namespace="", learn=False)
+    drafts = DraftChoice(frozenset({Source.OWN, Source.DRAFT_MODEL}), max_nodes=8, namespace="", learn=False)
     stop = StopConditions(max_tokens=4, ignore_eos=True)
     engine.add(GenerationRequest("warm-up", prompt, SamplingParams(), stop, drafts), lambda event: None)
     while not engine.is_idle:
@@ -115,11 +143,12 @@ async def serve(config: DecoderConfig) -> None:
 
 async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
     loaded = await on_passing_thread(lambda: load(config))
+    draft_model = await on_passing_thread(lambda: load_draft_model(config, loaded))
     report = await on_passing_thread(lambda: run_self_test(loaded.model))
     (log.info if report.is_exact else log.warning)("self-test", exact=report.is_exact, detail=report.detail)
     if stop.is_set():
         return
-    drafting = Drafting.open(config, loaded)
+    drafting = Drafting.open(config, loaded, draft_model)
     cost = await on_passing_thread(lambda: step_cost(config, loaded.model))
     engine = drafting.engine(config, loaded, cost)
     await on_passing_thread(lambda: warm_up(engine))
@@ -149,10 +178,15 @@ class Drafting:
     channel: grpc.Channel | None
 
     @classmethod
-    def open(cls, config: DecoderConfig, loaded: LoadedModel) -> Drafting:
+    def open(
+        cls, config: DecoderConfig, loaded: LoadedModel, draft_model: LoadedModel | None = None
+    ) -> Drafting:
         """Sources as the settings name them; the index only where it has an address."""
         calibration = Calibration()
         sources: list[DraftSource] = [OwnTextSource(calibration), LookaheadSource()]
+        if draft_model is not None:
+            options = DraftModelOptions(config.draft_depth, config.draft_width, config.draft_min_probability)
+            sources.append(DraftModelSource(draft_model.model, calibration, options))
         if not config.trie:
             return cls(calibration, sources, None, None, None)
         channel = open_index_channel(config.trie)
@@ -191,10 +225,14 @@ class Drafting:
             self.feedback.learn(stream.request.drafts.namespace, stream.text, stream.num_output)
 
     def _warnings(self, stream: Stream) -> list[str]:
-        """What kept the index from drafting for this request or from learning it."""
-        choice, found = stream.request.drafts, []
+        """What kept sources from drafting for this request, or the index from learning it."""
+        choice, found = stream.request.drafts, list[str]()
+        if Source.DRAFT_MODEL in choice.sources and not any(
+            source.source == Source.DRAFT_MODEL for source in self.sources
+        ):
+            found.append("the decoder has no draft model")
         if self.index is None or self.feedback is None:
-            return ["the decoder has no index"] if Source.INDEX in choice.sources else []
+            return [*found, *(["the decoder has no index"] if Source.INDEX in choice.sources else [])]
         if Source.INDEX in choice.sources:
             found.append(self.index.warning(choice.namespace, learns=choice.learn))
         if choice.learn:
@@ -248,7 +286,8 @@ def _server_info(config: DecoderConfig, sources: Sequence[DraftSource]) -> pb.Ge
 
 def _served_model(config: DecoderConfig, loaded: LoadedModel, report: SelfTestReport) -> ServedModel:
     model = loaded.model
-    names = [name for name in config.drafts.split(",") if name and (name != "index" or config.trie)]
+    there = {"index": bool(config.trie), "model": bool(config.draft_model)}
+    names = [name for name in config.drafts.split(",") if name and there.get(name, True)]
     shape = config.lookahead_shape
     if "lookahead" in names and shape.num_rows > config.draft_nodes:
         raise ConfigError(

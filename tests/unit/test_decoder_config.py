@@ -19,7 +19,8 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults_serve_the_embedded_model_without_an_index() -> None:
     config = DecoderConfig.load({})
-    assert (config.model, config.trie, config.drafts) == (EMBEDDED, "", "own,index")
+    assert (config.model, config.trie, config.drafts) == (EMBEDDED, "", "own,index,model")
+    assert (config.draft_model, config.draft_depth, config.draft_width) == ("", 8, 3)
 
 
 def test_flags_win_over_the_environment_and_that_over_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +43,8 @@ def test_flags_win_over_the_environment_and_that_over_the_defaults(monkeypatch: 
         ("max_queue", "many", "valid integer"),
         ("draft_nodes", -1, "greater than or equal to 0"),
         ("draft_nodes", 257, "less than or equal to 256"),
+        ("draft_depth", 0, "greater than or equal to 1"),
+        ("draft_width", 65, "less than or equal to 64"),
         ("min_probability", "nan", "less than or equal to 1"),
         ("draft_deadline_ms", 0, "greater than 0"),
         ("draft_deadline_ms", "nan", "less than or equal to 10000"),

@@ -14,7 +14,7 @@ from decoder_service.config import DecoderConfig
 from trie_service.config import TrieConfig
 
 FLAG = re.compile(r"--[a-z-]+")
-TAKE_ANY_TEXT = ("trie", "model", "cache_folder", "device")
+TAKE_ANY_TEXT = ("trie", "model", "draft_model", "cache_folder", "device")
 SETTINGS = [
     pytest.param(
         app, f"DRAFTWELL_{service}_{name.upper()}", f"--{name.replace('_', '-')}", id=f"{service}-{name}"
