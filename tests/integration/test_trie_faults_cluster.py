@@ -96,3 +96,45 @@ def test_a_node_that_comes_back_without_its_data_gets_it_from_memory(cluster: Va
             until(lambda: all(drafts(late, name, *pair) for name in dead for pair in ((1, 2), (4, 5))))
         for replica in (one, other):
             assert (replica.log.count(LOST), replica.log.count(BACK)) == (1, 1)
+
+
+def test_a_cluster_that_dies_as_a_whole_is_told_once_and_filled_from_memory(cluster: ValkeyCluster) -> None:
+    with Replica("--redis", cluster.url) as one:
+        for name in NAMES:
+            one.learn(name, [1, 2, 3])
+        until(lambda: all(one.suggest(name, 1, 2) == [3] for name in NAMES))
+        for port in cluster.ports:
+            cluster.kill(port)
+        until(lambda: one.state() == pb.SERVING_STATE_DEGRADED)
+        over = monotonic() + 5
+        while monotonic() < over:
+            assert all(one.suggest(name, 1, 2) == [3] for name in NAMES)
+            assert is_refused(one, NAMES[0])
+            assert one.state() == pb.SERVING_STATE_DEGRADED
+        for port in cluster.ports:
+            cluster.start(port)
+        until(lambda: one.state() == pb.SERVING_STATE_SERVING)
+        until(lambda: not any(is_refused(one, name) for name in NAMES))
+        with Replica("--redis", cluster.url) as late:
+            assert all(late.suggest(name, 1, 2) == [3] for name in NAMES)
+        assert one.log.count("store lost: drafts go on") == one.log.count("store is back and memory") == 1
+        assert one.log.count(LOST) <= len(cluster.ports)
+
+
+def test_a_registry_that_is_lost_is_made_again_and_nothing_counts_twice(cluster: ValkeyCluster) -> None:
+    victim = cluster.port_of(STORE_KEY)
+    alive = [name for name in NAMES if name not in names_on(cluster, victim)]
+    with Replica("--redis", cluster.url) as one, Replica("--redis", cluster.url) as other:
+        learn_and_follow(one, other, NAMES, [1, 2, 3])
+        assert one.write_snapshot(alive[0]).num_trimmed == 0
+        cluster.kill(victim)
+        until(lambda: LOST in one.log and LOST in other.log)
+        learn_and_follow(one, other, alive, [4, 5, 6])
+        cluster.start(victim)
+        until(lambda: not any(is_refused(one, name) for name in NAMES))
+        learn_and_follow(one, other, NAMES, [21, 22, 23])
+        with Replica("--redis", cluster.url) as late:
+            for name in NAMES:
+                until(lambda name=name: late.digest(name)[0] == one.digest(name)[0] == other.digest(name)[0])
+            assert all(late.suggest(name, 4, 5) == [6] for name in alive)
+        assert one.log.count("the store was emptied") <= 1
