@@ -55,6 +55,11 @@ class Scheduler:
         self._is_out_of_time = False
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
 
+    @property
+    def max_queue(self) -> int:
+        """Most requests that are open at once."""
+        return self._max_queue
+
     def start(self) -> None:
         """Start the device thread."""
         self._thread.start()

@@ -122,6 +122,10 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
         """What the engine is asked for, one request a continuation, and the first message."""
         served = self._served
         wanted = requests_of(request, served.tokenizer, served.limits, served.defaults)
+        if len(wanted) > self._scheduler.max_queue:
+            raise InvalidRequestError(
+                f"n {len(wanted)} is more than the {self._scheduler.max_queue} requests that are taken at once"
+            )
         return wanted, started_message(wanted[0], served.tokenizer if request.echo else None)
 
     @contextmanager

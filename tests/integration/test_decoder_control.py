@@ -67,6 +67,11 @@ def test_the_server_says_what_it_allows(narrow: Client) -> None:
     assert narrow.server_info().uptime_s > info.uptime_s > 0
 
 
+def test_more_continuations_than_are_taken_at_once_are_refused(narrow: Client) -> None:
+    with pytest.raises(InvalidRequest, match="n 4 is more than the 3 requests that are taken at once"):
+        narrow.generate("x", n=4).results()
+
+
 def test_abort_without_a_name_is_refused(narrow: Client) -> None:
     with pytest.raises(InvalidRequest, match="request_id is empty"):
         narrow.abort("")
