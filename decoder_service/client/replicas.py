@@ -10,6 +10,8 @@ from draftwell.decoder.v1.decoder_pb2_grpc import DecoderServiceStub
 
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 10_000),  # a host that is gone says nothing
+    ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),  # a restarted decoder is found again soon
     ("grpc.max_reconnect_backoff_ms", 2000),
 )

@@ -84,7 +84,7 @@ def generate(  # noqa: PLR0913 - one parameter an option
     prompt: Annotated[str, typer.Argument(help="What to say; - reads it from standard input.")],
     *,
     address: Annotated[
-        str, typer.Option(envvar="DRAFTWELL_ADDRESS", help="Of the decoder service.")
+        str, typer.Option(envvar="DRAFTWELL_ADDRESS", help="Of the decoder service; several with commas.")
     ] = DEFAULT_ADDRESS,
     use_chat: Annotated[
         bool, typer.Option("--chat/--raw", help="Under the chat template, or as raw text to continue.")

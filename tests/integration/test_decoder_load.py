@@ -105,6 +105,20 @@ def test_a_request_too_many_is_told_when_to_try_again_and_the_others_end_as_ever
     assert [stream.result().token_ids for stream in taken] == [each.token_ids for each in plain]
 
 
+def test_a_client_waits_for_its_turn_at_a_full_queue(
+    small: Client, small_address: str, index: SteppedTrie, decoder: Client
+) -> None:
+    plain = decoder.generate("the model reads", stop=STOP, drafts=Drafts.none()).result()
+    taken = [small.generate("the model reads", stop=STOP, drafts=asking("taken")) for _ in range(3)]
+    assert index.next_asked() == ["taken"]
+    with grpc.insecure_channel(small_address) as channel:
+        refusal_of(DecoderServiceStub(channel))
+    with Client(small_address, retry=False) as hasty, pytest.raises(Overloaded):
+        hasty.generate("x", stop=STOP).result()
+    index.go_on()
+    assert [stream.result().token_ids for stream in taken] == [plain.token_ids] * 3
+
+
 def refusal_of(stub: DecoderServiceStub) -> grpc.RpcError:
     """The error of a third request; both others are taken by then, or soon."""
     caught: list[grpc.RpcError] = []
