@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trie_service.compiled import compiled
+from trie_service.compiled import compiled, compiled_with_arrays
 from trie_service.draft_prior import (
     CANDIDATE_PARENT,
     CANDIDATE_TOKEN,
@@ -202,7 +202,7 @@ def _grow_drafts(
         text_start = texts.ends[index]
 
 
-@compiled
+@compiled_with_arrays
 def _grow_draft(
     arrays: TrieArrays,
     context: Int32Array,

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from trie_service.children import find_child, find_hashed_child, is_leaf, slot_of_leaf
-from trie_service.compiled import compiled
+from trie_service.compiled import compiled, compiled_with_arrays
 from trie_service.ngram_table import (
     first_with,
     hash_suffixes,
@@ -42,7 +42,7 @@ LEAF_SLOT: Final = 3  # ring slot of that occurrence's last token
 NUM_MATCH_CELLS: Final = 4
 
 
-@compiled
+@compiled_with_arrays
 def match_text(arrays: TrieArrays, text: Int32Array, max_order: int, match: Int32Array) -> None:
     """Match the suffixes of ``text`` of up to ``max_order`` tokens."""
     newest = text[-max_order:]

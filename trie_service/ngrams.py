@@ -25,7 +25,7 @@ from trie_service.children import (
     slot_of_leaf,
     uncount_child,
 )
-from trie_service.compiled import compiled
+from trie_service.compiled import compiled, compiled_with_arrays
 from trie_service.ngram_table import hash_with, prefetch_prefix_buckets, prefetch_prefixes
 from trie_service.trie_arrays import (
     CHILD,
@@ -58,7 +58,7 @@ _NOWHERE: Final = -1
 _SEVERAL: Final = -2
 
 
-@compiled
+@compiled_with_arrays
 def insert_sequence(arrays: TrieArrays, words: Int32Array, max_order: int) -> None:
     """Append ``words`` (tokens, context flagged) to the ring and count their n-grams.
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trie_service.children import find_child, is_leaf, slot_of_leaf
-from trie_service.compiled import compiled
+from trie_service.compiled import compiled, compiled_with_arrays
 from trie_service.ngram_table import hash_of, hash_with, index_entry, prefetch_bucket, set_num_buckets
 from trie_service.prefetch import prefetch_row
 from trie_service.trie_arrays import (
@@ -164,7 +164,7 @@ def _list_entries(
             child = entries[child, NEXT]
 
 
-@compiled
+@compiled_with_arrays
 def _load_entries(
     arrays: TrieArrays, columns: tuple[Int32Array, Int32Array, Int32Array, Int32Array], max_order: int
 ) -> int:
