@@ -15,6 +15,7 @@ from draftwell.decoder.v1 import decoder_pb2 as pb
 from draftwell.decoder.v1 import decoder_pb2_grpc
 from draftwell.trie.v1 import trie_pb2, trie_pb2_grpc
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
@@ -29,14 +30,19 @@ _SOURCES = (
 )
 
 
-def _full() -> status_pb2.Status:
-    hint, packed = error_details_pb2.RetryInfo(), any_pb2.Any()
-    hint.retry_delay.CopyFrom(duration_pb2.Duration(nanos=int(RETRY_S * 1e9)))
-    packed.Pack(hint)
-    return status_pb2.Status(code=code_pb2.RESOURCE_EXHAUSTED, message="the queue is full", details=[packed])
+def _status(code: int, message: str, *details: Message) -> status_pb2.Status:
+    status = status_pb2.Status(code=code, message=message)
+    for detail in details:
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
 
 
-FULL = _full()
+_INFO = error_details_pb2.ErrorInfo(reason="a reason", domain="decoder.draftwell")
+_HINT = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=int(RETRY_S * 1e9)))
+FULL = _status(code_pb2.RESOURCE_EXHAUSTED, "the queue is full", _INFO, _HINT)
+FAILED = _status(code_pb2.INTERNAL, "a step failed", _INFO)
 
 
 @dataclass
@@ -56,6 +62,7 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
     step_len: int = 1  # tokens a step of plain generations
     num_abortable: int = 0
     break_code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
+    fails: bool = False  # with an error of its own, in place of a break
     num_refusals: int = 0  # because it is full, with a hint to come back after RETRY_S
     requests: list[pb.GenerateRequest] = field(default_factory=list)
     hang: threading.Event | None = None
@@ -111,6 +118,8 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
         for number, at in enumerate(range(len(resumed), len(tokens), size)):
             if number == self.break_after and index == self.break_in and self.num_breaks > 0:
                 self.num_breaks -= 1
+                if self.fails:
+                    context.abort_with_status(rpc_status.to_status(FAILED))
                 context.abort(self.break_code, "shutting down")
             if self.hang is not None:
                 self.hang.wait()

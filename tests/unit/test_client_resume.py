@@ -131,6 +131,15 @@ def test_what_the_decoder_refuses_is_not_tried_elsewhere(
     assert second.decoder.requests == []
 
 
+def test_an_error_of_the_decoder_itself_is_not_tried_elsewhere(
+    first: FakePair, second: FakePair, client: Client
+) -> None:
+    first.decoder.break_after, first.decoder.fails = 2, True
+    with pytest.raises(ServerError, match="a step failed"):
+        client.generate("hello").result()
+    assert second.decoder.requests == []
+
+
 @pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED])
 def test_a_reset_connection_is_a_break(first: FakePair, client: Client, code: grpc.StatusCode) -> None:
     first.decoder.break_after, first.decoder.break_code = 2, code
