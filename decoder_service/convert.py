@@ -164,7 +164,14 @@ def _drafts_of(message: pb.GenerateRequest, defaults: Defaults) -> DraftChoice:
             f"drafts.lookahead: window {lookahead.width} and ngram {lookahead.ngram_len} take "
             f"{lookahead.num_rows} rows a step; at most {most} are allowed"
         )
-    return DraftChoice(sources, max_nodes, options.namespace or defaults.namespace, learn, lookahead)
+    return DraftChoice(
+        sources,
+        max_nodes,
+        options.namespace or defaults.namespace,
+        learn,
+        lookahead,
+        keeps_window=options.HasField("lookahead"),
+    )
 
 
 def _lookahead_of(message: pb.Lookahead, default: LookaheadShape) -> LookaheadShape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -13,8 +13,8 @@ import structlog
 import torch
 
 from decoder_service.accept import Acceptance, follow
-from decoder_service.calibration import Float64Array
-from decoder_service.draft import DraftAsk, DraftSource, DraftTree, PlannedDraft, Source, WindowSource
+from decoder_service.draft import DraftSource, PlannedDraft, Source
+from decoder_service.engine_config import EngineConfig
 from decoder_service.errors import InternalError
 from decoder_service.forest import Forest
 from decoder_service.kv_cache import CacheFullError, CacheUse
@@ -24,27 +24,14 @@ from decoder_service.packed_step import SlotStep
 from decoder_service.planner import Planner
 from decoder_service.request import FailedEvent, FinishReason, GenerationRequest
 from decoder_service.sampling import argmax_rows
-from decoder_service.share import NO_DRAFT, Share, cut, hang_under, share_out
-from decoder_service.step_cost import StepCost
+from decoder_service.share import NO_DRAFT, Share, hang_under, share_out
+from decoder_service.step_drafts import StepDrafts
 from decoder_service.stream import Sink, Stream
-from decoder_service.window_rows import Rows, rows_within, with_rows
 
 LONGEST_STEP: Final = 2.5  # of a step with a piece of a prompt, in steps without
 LEAST_PREFILL_ROWS: Final = 4
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """How much a step may do."""
-
-    max_streams: int  # requests that run at once
-    prefill_rows: int  # of a prompt in one step
-    draft_nodes: int  # in one step, all requests together
-    min_probability: float  # of a draft node's path
-    cost: StepCost | None = None  # None: time does not count
-    reuse_prefixes: bool = False  # requests whose texts begin alike share keys and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +60,14 @@ class Engine:
     ) -> None:
         self._loaded = loaded
         self._model = loaded.model
-        self._sources = sources
-        self._window = next((each for each in sources if isinstance(each, WindowSource)), None)
-        self._planner = planner
+        self._drafts = StepDrafts(sources, planner, config)
         self._config = config
         self._learn = learn
         self._warnings = warnings
         self._numbers = count(1)
         self._waiting: list[Stream] = []
         self._running: list[Stream] = []
-        self._drafting: list[Stream] = []  # streams that the next plan is for
-        self._asked: list[list[Stream]] = [[] for _ in sources]  # what each source was asked for
+        self._num_rows = 0  # of the step
         self.on_logits: Callable[[Stream, int, torch.Tensor], None] | None = None  # stream, position, [vocab]
 
     @property
@@ -129,6 +113,7 @@ class Engine:
         if not self._running:
             return
         parts = self._plan()
+        self._num_rows = sum(len(part.forest) for part in parts)
         began = time.monotonic()
         output = self._model.forward([self._slot_step(part) for part in parts])
         best = self._best(parts, output)
@@ -141,12 +126,13 @@ class Engine:
                 self._emit(part, acceptance, output.logits[first:])
             else:
                 self._fail(part.stream, acceptance)
-        self._ask(self._shares())
+        self._drafts.ask(self._shares())
 
     def _observe_cost(self, parts: Sequence[_Part], milliseconds: float) -> None:
         if self._config.cost is not None:
-            num_rows = sum(len(part.forest) for part in parts)
-            self._config.cost.observe(num_rows, _mean_context([part.stream for part in parts]), milliseconds)
+            self._config.cost.observe(
+                self._num_rows, _mean_context([part.stream for part in parts]), milliseconds
+            )
 
     def _decode(self, tokens: list[int]) -> str:
         text: str = self._loaded.tokenizer.decode(tokens, skip_special_tokens=True)
@@ -182,7 +168,7 @@ class Engine:
     def _plan(self) -> list[_Part]:
         """What every stream puts into the step."""
         shares = self._shares()
-        drafts = self._collect_drafts(shares)
+        drafts = self._drafts.collect(shares)
         parts = []
         for share in shares:
             known = share.stream.pending[: share.num_known]
@@ -204,83 +190,6 @@ class Engine:
         lengths = cost.of(len(decoding) + np.arange(most + 1), context_len)
         return max(
             int(np.searchsorted(lengths, LONGEST_STEP * lengths[0], side="right")) - 1, LEAST_PREFILL_ROWS
-        )
-
-    def _collect_drafts(self, shares: Sequence[Share]) -> dict[int, PlannedDraft]:
-        """What each stream that emits in this step and wants drafts will have verified, by its number."""
-        streams = _that_draft(shares)
-        if streams != self._drafting:
-            self._ask(shares)
-        trees: dict[int, dict[Source, DraftTree]] = {stream.number: {} for stream in streams}
-        for source, asked in zip(self._sources, self._asked, strict=True):
-            began = time.monotonic()
-            answers = source.collect()
-            if source.source == Source.INDEX:
-                _note_wait(asked, (time.monotonic() - began) * 1000)
-            for stream, answer in zip(asked, answers, strict=True):
-                trees[stream.number][source.source] = answer
-        num_emitting = sum(share.is_complete for share in shares)
-        budget = max(self._config.draft_nodes - max(num_emitting - 1, 0), 0)
-        windows = self._window_rows(streams, budget)
-        budget -= sum(len(tokens) for tokens, _ in windows.values())
-        planned = self._planner.plan(
-            list(trees.values()),
-            budget,
-            self._config.min_probability,
-            costs=self._costs(shares, sum(len(tokens) for tokens, _ in windows.values()), budget),
-            num_emitting=num_emitting,
-            trusts=[stream.trust.value for stream in streams],
-        )
-        drafts = {}
-        for stream, draft in zip(streams, planned, strict=True):
-            rows = windows.get(stream.number)
-            most = stream.request.drafts.max_nodes - (len(rows[0]) if rows else 0)
-            drafts[stream.number] = cut(draft, most, stream.room - 2)
-            if rows:
-                drafts[stream.number] = with_rows(drafts[stream.number], rows, Source.LOOKAHEAD)
-        return drafts
-
-    def _costs(self, shares: Sequence[Share], num_window_rows: int, budget: int) -> Float64Array | None:
-        """What the step costs with no draft node, with one and so on.  # [budget + 1]"""
-        if self._config.cost is None:
-            return None
-        num_rows = sum(share.num_known for share in shares) + num_window_rows
-        return self._config.cost.of(
-            num_rows + np.arange(budget + 1), _mean_context([share.stream for share in shares])
-        )
-
-    def _window_rows(self, streams: Sequence[Stream], budget: int) -> Mapping[int, Rows]:
-        """The window's rows of each stream that has one, by its number."""
-        if self._window is None:
-            return {}
-        asks = [
-            (self._draft_ask(stream), stream.room - 2)
-            for stream in streams
-            if Source.LOOKAHEAD in stream.request.drafts.sources
-        ]
-        return rows_within(self._window, asks, budget)
-
-    def _ask(self, shares: Sequence[Share]) -> None:
-        """Ask each source for the next step's drafts of the streams that want it."""
-        self._drafting = _that_draft(shares)
-        self._asked = [
-            [stream for stream in self._drafting if source.source in stream.request.drafts.sources]
-            for source in self._sources
-        ]
-        for source, asked in zip(self._sources, self._asked, strict=True):
-            source.begin([self._draft_ask(stream) for stream in asked])
-
-    def _draft_ask(self, stream: Stream) -> DraftAsk:
-        drafts = stream.request.drafts
-        max_nodes = min(self._config.draft_nodes, drafts.max_nodes)
-        return DraftAsk(
-            stream.number,
-            stream.text,
-            max_nodes,
-            drafts.namespace,
-            drafts.lookahead,
-            max_depth=stream.room - 1,
-            chooser=stream.sampler,
         )
 
     def _slot_step(self, part: _Part) -> SlotStep:
@@ -347,23 +256,20 @@ class Engine:
         """Let the window move on by what the model said in its rows."""
         for part, acceptance, first in zip(parts, acceptances, output.first_wanted, strict=True):
             num_rows = part.planned.num_window_rows
-            if self._window is None or not num_rows or isinstance(acceptance, Exception):
+            if not num_rows or isinstance(acceptance, Exception):
                 continue
             end = first + 1 + len(part.planned)
             rows = [first, *range(end - num_rows, end)]
             said = [best[row] for row in rows] if best else argmax_rows(output.logits[rows])
-            newest = int(part.stream.text[-1])
-            self._window.observe(
-                part.stream.number, newest, np.array(said, dtype=np.int32), len(acceptance.tokens)
-            )
+            said_after = np.array(said, dtype=np.int32)
+            self._drafts.observe_window(part.stream, said_after, len(acceptance.tokens))
 
     def _emit(self, part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> None:
         """Hand out what a part yields; row i of ``logits`` [rows, vocab] is node num_known - 1 + i."""
         if not part.is_complete:
             return
         stream = part.stream
-        if stream in self._drafting:
-            self._planner.observe(self._drafting.index(stream), acceptance.tokens)
+        self._drafts.observe(stream, acceptance.tokens)
         try:
             event = stream.emit(acceptance, part.planned, part.num_known, _logprobs(part, acceptance, logits))
         except Exception as error:  # a tokenizer may raise anything
@@ -372,6 +278,8 @@ class Engine:
         if not stream.timings.first_token:
             stream.timings.first_token = time.monotonic()
             self._remember(stream)
+        accepted = [source for source in event.sources if source != Source.MODEL]
+        self._drafts.judge(stream, part.planned, accepted, self._num_rows)
         stream.sink(event)
         if stream.finish_reason is not None:
             self._finish(stream)
@@ -401,13 +309,7 @@ class Engine:
             if stream in streams:
                 streams.remove(stream)
         self._model.cache.release(stream.slot)
-        for source in self._sources:
-            source.close(stream.number)
-
-
-def _that_draft(shares: Sequence[Share]) -> list[Stream]:
-    """The streams that emit in the step and have sources; a prompt that goes on has nothing to draft for."""
-    return [share.stream for share in shares if share.is_complete and share.stream.request.drafts.sources]
+        self._drafts.close(stream.number)
 
 
 def _logprobs(part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> list[EmittedLogprob]:
@@ -424,8 +326,3 @@ def _logprobs(part: _Part, acceptance: Acceptance, logits: torch.Tensor) -> list
 def _mean_context(streams: Sequence[Stream]) -> float:
     """Positions that a request holds, on average."""
     return sum(stream.slot.length for stream in streams) / max(len(streams), 1)
-
-
-def _note_wait(streams: Sequence[Stream], wait_ms: float) -> None:
-    for stream in streams:
-        stream.stats.waits_ms.append(wait_ms)

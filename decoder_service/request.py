@@ -40,6 +40,7 @@ class DraftChoice:
     namespace: str
     learn: bool
     lookahead: LookaheadShape = DEFAULT_LOOKAHEAD
+    keeps_window: bool = False  # also where the window does not pay
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from decoder_service.drafts.lookahead import LookaheadSource
 from decoder_service.drafts.model import DraftModelOptions, DraftModelSource
 from decoder_service.drafts.prompt import OwnTextSource
 from decoder_service.embedded_model import locate_model
-from decoder_service.engine import Engine, EngineConfig
+from decoder_service.engine import Engine
+from decoder_service.engine_config import EngineConfig
 from decoder_service.feedback import Feedback
 from decoder_service.index_channel import open_index_channel
 from decoder_service.model import LoadedModel, Model, ModelOptions, load_model

@@ -22,7 +22,7 @@ from engine_cases import (
 from tiny_model import VOCAB
 
 from decoder_service.draft import Source
-from decoder_service.engine import EngineConfig
+from decoder_service.engine_config import EngineConfig
 from decoder_service.model import LoadedModel
 from tests.verify.decode import (
     CONFIG,

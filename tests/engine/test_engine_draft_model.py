@@ -15,10 +15,10 @@ from decoder_service.calibration import Calibration
 from decoder_service.draft import DraftAsk, DraftTree, Source
 from decoder_service.drafts.lookahead import LookaheadSource
 from decoder_service.drafts.model import DraftModelOptions, DraftModelSource
-from decoder_service.engine import Engine
 from decoder_service.model import LoadedModel, Model, ModelOptions
 from decoder_service.request import DraftChoice, GenerationRequest
 from decoder_service.sampling import Sampler, SamplingParams
+from decoder_service.step_drafts import StepDrafts
 from tests.verify.decode import Decoded, decode, decode_alone, new_engine, request
 from tests.verify.proposals import GarbageSource
 
@@ -299,9 +299,9 @@ def test_shared_noise_makes_a_sampled_draft_model_worth_more(monkeypatch: pytest
         return decode(model, [each], [source])[0]
 
     shared = run()
-    ask_of = Engine._draft_ask
+    ask_of = StepDrafts._draft_ask
     monkeypatch.setattr(
-        Engine, "_draft_ask", lambda self, stream: replace(ask_of(self, stream), chooser=None)
+        StepDrafts, "_draft_ask", lambda self, stream: replace(ask_of(self, stream), chooser=None)
     )
     blind = run()
     assert_equal(shared, blind)

@@ -11,7 +11,7 @@ from tiny_model import CONFIGS, CONTEXT_LEN, VOCAB, loaded, tiny_model
 
 from decoder_service.draft import LookaheadShape, Source
 from decoder_service.drafts.lookahead import LookaheadSource
-from decoder_service.engine import EngineConfig
+from decoder_service.engine_config import EngineConfig
 from decoder_service.model import LoadedModel
 from decoder_service.request import DraftChoice, GenerationRequest
 from decoder_service.sampling import SamplingParams

@@ -11,7 +11,8 @@ import torch
 from decoder_service.calibration import Calibration
 from decoder_service.draft import DraftSource, Source
 from decoder_service.drafts.prompt import OwnTextSource
-from decoder_service.engine import Engine, EngineConfig
+from decoder_service.engine import Engine
+from decoder_service.engine_config import EngineConfig
 from decoder_service.forest import Forest, Int32Array
 from decoder_service.kv_cache import Slot
 from decoder_service.model import LoadedModel, Model
