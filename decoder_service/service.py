@@ -157,7 +157,8 @@ async def _serve(config: DecoderConfig, stop: asyncio.Event) -> None:
     scheduler.start()
     try:
         served = _served_model(config, loaded, report)
-        servicer = DecoderServicer(served, _server_info(config, drafting.sources), scheduler)
+        milliseconds = cost if config.row_cost is None else None
+        servicer = DecoderServicer(served, _server_info(config, drafting.sources), scheduler, milliseconds)
         async with _listening(config, servicer, scheduler) as address:
             log.info(
                 "serving", address=address, model=loaded.name, dtype=config.dtype, trie=config.trie or None

@@ -34,7 +34,10 @@ from decoder_service.request import (
 )
 from decoder_service.scheduler import Scheduler
 from decoder_service.status import aborting
+from decoder_service.step_cost import StepCost
 from decoder_service.tokens import Tokenizer
+
+COST_CONTEXT_LEN = 256  # positions before the step whose cost is told
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -52,11 +55,18 @@ class ServedModel:
 class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
     """Serves one model."""
 
-    def __init__(self, served: ServedModel, server: pb.GetServerInfoResponse, scheduler: Scheduler) -> None:
-        """``server`` is what does not change while it serves."""
+    def __init__(
+        self,
+        served: ServedModel,
+        server: pb.GetServerInfoResponse,
+        scheduler: Scheduler,
+        cost: StepCost | None = None,
+    ) -> None:
+        """``server`` is what does not change while it serves; ``cost`` is in milliseconds, where it was measured."""
         self._served = served
         self._server = server
         self._scheduler = scheduler
+        self._cost = cost
         self._began_s = time.monotonic()
 
     async def Generate(
@@ -93,6 +103,7 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
             num_waiting=load.num_waiting,
             num_cache_positions=load.cache.num_positions,
             num_cache_positions_used=load.cache.num_used,
+            step_costs=self._step_costs(),
         )
         info.MergeFrom(self._server)
         return info
@@ -117,6 +128,10 @@ class DecoderServicer(decoder_pb2_grpc.DecoderServiceServicer):
         decode = self._served.tokenizer.decode
         pieces = [decode([token]) for token in request.token_ids] if request.pieces else []
         return pb.DetokenizeResponse(text=decode(request.token_ids), pieces=pieces)
+
+    def _step_costs(self) -> list[pb.StepCost]:
+        table = self._cost.table(COST_CONTEXT_LEN) if self._cost is not None else []
+        return [pb.StepCost(rows=rows, milliseconds=milliseconds) for rows, milliseconds in table]
 
     def _prepared(self, request: pb.GenerateRequest) -> tuple[list[GenerationRequest], pb.GenerateResponse]:
         """What the engine is asked for, one request a continuation, and the first message."""

@@ -64,6 +64,9 @@ def test_the_server_says_what_it_allows(narrow: Client) -> None:
     assert info.version == __version__
     assert info.sources == ("own", "lookahead", "index")
     assert (info.draft_nodes, info.lookahead) == (24, Lookahead(5, 3, 5))
+    assert list(info.step_costs_ms) == sorted(info.step_costs_ms)
+    assert all(milliseconds > 0 for milliseconds in info.step_costs_ms.values())
+    assert len(info.step_costs_ms) > 1
     assert narrow.server_info().uptime_s > info.uptime_s > 0
 
 
