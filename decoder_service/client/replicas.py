@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import grpc
 from draftwell.decoder.v1.decoder_pb2_grpc import DecoderServiceStub
 
+from decoder_service.client.errors import InvalidRequest
+
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.keepalive_time_ms", 10_000),  # a host that is gone says nothing
@@ -59,11 +61,11 @@ class Replicas:
 
 
 def _split(addresses: str | Sequence[str]) -> tuple[str, ...]:
-    """Each address once, in order; raise ValueError where there is none."""
+    """Each address once, in order; raise InvalidRequest where there is none."""
     if isinstance(addresses, str):
         addresses = [addresses] if addresses.startswith(_SCHEMES_WITH_COMMAS) else addresses.split(",")
     named = [address.strip() for address in addresses]
     found = tuple(dict.fromkeys(address for address in named if address))
     if not found:
-        raise ValueError("no address of a decoder is given")
+        raise InvalidRequest("no address of a decoder is given")
     return found

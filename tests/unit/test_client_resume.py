@@ -15,6 +15,7 @@ from decoder_service.client import (
     Client,
     Drafts,
     Generation,
+    InvalidRequest,
     Overloaded,
     Sampling,
     ServerError,
@@ -223,5 +224,5 @@ def test_abort_asks_every_address(first: FakePair, second: FakePair) -> None:
 
 
 def test_no_address_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="no address of a decoder"):
+    with pytest.raises(InvalidRequest, match="no address of a decoder"):
         Client(" , ")
