@@ -72,8 +72,9 @@ class DecoderServiceServicer(object):
     """
 
     def Generate(self, request, context):
-        """Generates one continuation. Sends Started, a Step for every model step that
-        emitted something, and Finished.
+        """Generates continuations. Sends Started, a Step for every model step that emitted something for a
+        continuation, and a Finished for each. A full queue is RESOURCE_EXHAUSTED with google.rpc.RetryInfo; a
+        decoder that stops ends streams with UNAVAILABLE, to be resumed at another.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -25,8 +25,9 @@ class DecoderServiceStub:
         draftwell.decoder.v1.decoder_pb2.GenerateRequest,
         draftwell.decoder.v1.decoder_pb2.GenerateResponse,
     ]
-    """Generates one continuation. Sends Started, a Step for every model step that
-    emitted something, and Finished.
+    """Generates continuations. Sends Started, a Step for every model step that emitted something for a
+    continuation, and a Finished for each. A full queue is RESOURCE_EXHAUSTED with google.rpc.RetryInfo; a
+    decoder that stops ends streams with UNAVAILABLE, to be resumed at another.
     """
 
     Abort: grpc.UnaryUnaryMultiCallable[
@@ -66,8 +67,9 @@ class DecoderServiceAsyncStub:
         draftwell.decoder.v1.decoder_pb2.GenerateRequest,
         draftwell.decoder.v1.decoder_pb2.GenerateResponse,
     ]
-    """Generates one continuation. Sends Started, a Step for every model step that
-    emitted something, and Finished.
+    """Generates continuations. Sends Started, a Step for every model step that emitted something for a
+    continuation, and a Finished for each. A full queue is RESOURCE_EXHAUSTED with google.rpc.RetryInfo; a
+    decoder that stops ends streams with UNAVAILABLE, to be resumed at another.
     """
 
     Abort: grpc.aio.UnaryUnaryMultiCallable[
@@ -109,8 +111,9 @@ class DecoderServiceServicer(metaclass=abc.ABCMeta):
         request: draftwell.decoder.v1.decoder_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[draftwell.decoder.v1.decoder_pb2.GenerateResponse], collections.abc.AsyncIterator[draftwell.decoder.v1.decoder_pb2.GenerateResponse]]:
-        """Generates one continuation. Sends Started, a Step for every model step that
-        emitted something, and Finished.
+        """Generates continuations. Sends Started, a Step for every model step that emitted something for a
+        continuation, and a Finished for each. A full queue is RESOURCE_EXHAUSTED with google.rpc.RetryInfo; a
+        decoder that stops ends streams with UNAVAILABLE, to be resumed at another.
         """
 
     @abc.abstractmethod
