@@ -246,6 +246,7 @@ def bench(  # noqa: PLR0913 - one parameter an option
     model: Model = None,
     dtype: Dtype = None,
     device: Device = None,
+    draft_model: Annotated[str | None, typer.Option(help="Smaller model for the system named model.")] = None,
     decoder: Annotated[str | None, typer.Option(help="Of a pair that runs already; needs --trie.")] = None,
     trie: Annotated[str | None, typer.Option(help="Of a pair that runs already.")] = None,
 ) -> None:
@@ -267,12 +268,14 @@ def bench(  # noqa: PLR0913 - one parameter an option
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--systems") from error
     concurrencies = _concurrencies(concurrency)
-    flags = (
+    flags: tuple[str, ...] = (
         "--draft-nodes",
         str(max(DRAFT_NODES, most_rows(chosen))),
         "--max-streams",
         str(max(concurrencies)),
     )
+    if draft_model is not None:
+        flags = (*flags, "--draft-model", draft_model)
     options = BenchOptions(
         pair=PairOptions(redis=redis, model=model, dtype=dtype, device=device, decoder_flags=flags),
         running=_running_pair(decoder, trie),

@@ -56,6 +56,7 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
     wrong_when_drafted: bool = False
     hold_back: int = 0  # bytes of text that only Finished brings
     break_after: int | None = None  # steps
+    sources: tuple[str, ...] = ("own", "index", "lookahead")
     break_in: int = 0  # of several continuations
     num_breaks: int = 1  # calls that break after break_after
     refuses_resumes: bool = False  # as if it were stopping
@@ -167,6 +168,11 @@ class FakeDecoder(decoder_pb2_grpc.DecoderServiceServicer):
             self_test=pb.SelfTest(exact=True, detail="nothing to test"),
             version="0",
         )
+
+    def GetServerInfo(
+        self, request: pb.GetServerInfoRequest, context: grpc.ServicerContext
+    ) -> pb.GetServerInfoResponse:
+        return pb.GetServerInfoResponse(sources=self.sources)
 
     def Tokenize(self, request: pb.TokenizeRequest, context: grpc.ServicerContext) -> pb.TokenizeResponse:
         text = request.text or "".join(turn.content for turn in request.chat.messages)

@@ -89,6 +89,21 @@ def test_each_index_is_its_systems_own_and_is_deleted_at_the_end(pair: FakePair,
     assert not pair.index.namespaces.keys() & named
 
 
+def test_what_the_decoder_lacks_is_left_out_by_name(pair: FakePair, prompts: str) -> None:
+    result = bench(pair, "--prompts", prompts, "--systems", "plain,model,all", "--limit", "1", "--json")
+    assert result.exit_code == 0, result.output
+    assert {name for name, _, _ in figures(result)} == {"plain", "all"}
+    assert "left out: model, the decoder has no source model" in result.stderr
+
+
+def test_all_drafts_with_a_draft_model_where_there_is_one(pair: FakePair, prompts: str) -> None:
+    pair.decoder.sources = (*pair.decoder.sources, "model")
+    result = bench(pair, "--prompts", prompts, "--systems", "model,all", "--limit", "1", "--json")
+    assert result.exit_code == 0, result.output
+    asked = {tuple(request.drafts.sources) for request in pair.decoder.requests}
+    assert asked == {("model",), ("own", "index", "lookahead", "model")}
+
+
 def test_what_is_taught_before_is_not_timed(pair: FakePair, prompts: str) -> None:
     arguments = ["--systems", "plain,all-taught", "--limit", "2", "--lessons", f"{prompts}=3", "--json"]
     result = bench(pair, "--prompts", prompts, *arguments)

@@ -92,7 +92,7 @@ def _measure(
             pair = start_pair(services, options.pair, console)
         client = stack.enter_context(Client(pair.decoder))
         index = stack.enter_context(index_client(pair.trie))
-        systems = _runnable(options.systems, client.model(), console)
+        systems = _runnable(options.systems, client.server_info().sources, console)
         peer: Peer | None = None
         if any(system.drafts is None for system in systems):
             chosen = options.pair
@@ -111,17 +111,15 @@ def _measure(
         return client.model(), figures_of(runs)
 
 
-def _runnable(systems: tuple[System, ...], model: Model, console: Console) -> list[System]:
-    """Without those that need a draft model where there is none; ``all`` uses one where there is."""
-    has_model = "model" in model.default_sources
+def _runnable(systems: tuple[System, ...], sources: tuple[str, ...], console: Console) -> list[System]:
+    """Without those that need what the decoder lacks; ``all`` drafts with a draft model where there is one."""
     kept = []
     for system in systems:
-        if system.uses_draft_model and not has_model:
-            console.print(f"left out: {system.name}, the decoder has no draft model")
-        elif system.drafts is not None and system.name.startswith("all") and has_model:
-            kept.append(
-                replace(system, drafts=replace(system.drafts, sources=(*system.drafts.sources, "model")))
-            )
+        drafts = system.drafts
+        if drafts is not None and (missing := set(drafts.sources) - set(sources)):
+            console.print(f"left out: {system.name}, the decoder has no source {', '.join(sorted(missing))}")
+        elif drafts is not None and system.name.startswith("all") and "model" in sources:
+            kept.append(replace(system, drafts=replace(drafts, sources=(*drafts.sources, "model"))))
         else:
             kept.append(system)
     return kept

@@ -25,11 +25,6 @@ class System:
         """Whether it needs a namespace."""
         return self.drafts is not None and "index" in self.drafts.sources
 
-    @property
-    def uses_draft_model(self) -> bool:
-        """Whether it needs one."""
-        return self.drafts is not None and "model" in self.drafts.sources
-
     def in_namespace(self, namespace: str) -> Drafts:
         """What to ask the decoder for."""
         assert self.drafts is not None
