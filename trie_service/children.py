@@ -7,6 +7,7 @@ before it.
 from __future__ import annotations
 
 from trie_service.compiled import compiled
+from trie_service.followers import add_followers, note_ahead
 from trie_service.ngram_table import (
     add_to_table,
     first_with,
@@ -80,8 +81,9 @@ def add_leaf(arrays: TrieArrays, parent: int, token: int, slot: int, count: int,
     entries[leaf, CHILD] = LEAF_BASE - slot
     entries[leaf, LINK] = NONE
     entries[leaf, FOLLOWERS] = 0
-    entries[parent, FOLLOWERS] += count
     _link_last(arrays, parent, leaf)
+    if count > 0:
+        add_followers(arrays, parent, 1)
     add_to_table(arrays, leaf, ngram_hash)
     return leaf
 
@@ -104,13 +106,14 @@ def count_child(arrays: TrieArrays, entry: int, weight: int) -> None:
     entries[entry, COUNT] = count
     parent = entries[entry, PARENT]
     if weight > 0 and count == weight:
-        entries[parent, FOLLOWERS] += 1
+        add_followers(arrays, parent, 1)
     if parent == ROOT or entry == entries[parent, CHILD]:
         return
     before = arrays.lists[entry, PREV]
     if entries[before, COUNT] < count:
         _unlink_from_siblings(arrays, entry)
         _link_before(arrays, before, entry)
+        note_ahead(arrays, parent, before if entry == entries[parent, CHILD] else entry)
 
 
 @compiled
@@ -119,7 +122,7 @@ def uncount_child(arrays: TrieArrays, entry: int, weight: int) -> None:
     entries = arrays.entries
     entries[entry, COUNT] -= weight
     if weight > 0 and entries[entry, COUNT] == 0:
-        entries[entries[entry, PARENT], FOLLOWERS] -= 1
+        add_followers(arrays, entries[entry, PARENT], -1)
 
 
 @compiled
@@ -132,6 +135,7 @@ def move_ahead_of_leaves(arrays: TrieArrays, entry: int) -> None:
         return
     _unlink_from_siblings(arrays, entry)
     _link_before(arrays, entries[first, NEXT], entry)
+    note_ahead(arrays, parent, entry)
 
 
 @compiled

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trie_service.compiled import compiled
+from trie_service.followers import MANY, prefetch_followers, prefetch_note
 from trie_service.matching import LEAF_ORDER, LEAF_SLOT, NODE, NODE_ORDER
 from trie_service.ngrams import next_slot
 from trie_service.prefetch import prefetch_row
@@ -36,7 +37,7 @@ from trie_service.trie_arrays import (
 Float64Array = npt.NDArray[np.float64]
 
 MAX_CANDIDATES: Final = 16
-_MAX_SIBLINGS: Final = 8  # followers looked at an order, roughly the most frequent
+_MAX_SIBLINGS: Final = MANY  # followers looked at an order, roughly the most frequent
 _LEAST_BELIEF: Final = 0.01
 
 # Columns of a candidate.
@@ -95,6 +96,7 @@ def estimate_followers(
     for order in range(match[NODE_ORDER], 0, -1):
         link = entries[node, LINK]
         prefetch_row(entries, link)
+        prefetch_followers(arrays, node)
         total = entries[node, TOTAL]
         if total > seen_total:
             seen_total = total
@@ -129,6 +131,7 @@ def _credit_followers(
         count = entries[child, COUNT]
         if count > 0:
             prefetch_row(entries, entries[child, CHILD])
+            prefetch_note(arrays, child)
             prefetch_row(entries, entries[child, LINK])
             token = entries[child, TOKEN]
             index = _candidate_of(candidates, num_candidates, token)

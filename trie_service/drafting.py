@@ -170,6 +170,7 @@ class _Trees(NamedTuple):
 def _draft_into(  # noqa: PLR0913, PLR0917 - to pass plain arrays takes Numba half as long as a tuple of them
     entries: Int32Array,
     lists: Int32Array,
+    notes: Int32Array,
     buckets: Int32Array,
     ring: Int32Array,
     state: Int64Array,
@@ -179,7 +180,7 @@ def _draft_into(  # noqa: PLR0913, PLR0917 - to pass plain arrays takes Numba ha
     min_probability: float,
     max_depth: int,
 ) -> int:
-    arrays = TrieArrays(entries, lists, buckets, ring, state)
+    arrays = TrieArrays(entries, lists, notes, buckets, ring, state)
     return _grow_draft(arrays, context, strengths, rows, (min_probability, max_depth))
 
 

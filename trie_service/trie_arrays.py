@@ -28,15 +28,19 @@ TOTAL: Final = 3  # sum of the children's counts; of a leaf always 0
 CHILD: Final = 4  # first child or NONE; of a leaf LEAF_BASE - (ring slot of its token)
 NEXT: Final = 5  # next sibling or NONE
 LINK: Final = 6  # suffix link: the entry of the n-gram without its oldest token; of a leaf NONE if not known
-FOLLOWERS: Final = 7  # children whose count is not 0
+FOLLOWERS: Final = 7  # children whose count is not 0; or NOTED + a note, which says how many
 NUM_COLUMNS: Final = 8
 LEAF_BASE: Final = -2
+NOTED: Final = 1 << 30
 
 # Columns of an entry's places in lists, which drafting seldom needs.
 PREV: Final = 0  # previous sibling; of the first sibling the last one
 CHAIN: Final = 1  # next entry of the same hash bucket, or of the free list, or NONE
 HASH: Final = 2  # of the n-gram, 32 bits
 NUM_LISTS: Final = 3
+
+# Columns of a note: the number of followers, or the next free note or NONE; then children, NONE where unknown.
+NOTE_COLUMNS: Final = 8
 
 # Words of the token ring that are not tokens, and the mark of a context token.
 SEPARATOR: Final = -1
@@ -57,10 +61,14 @@ NUM_BUCKETS: Final = 8
 BUCKET_MASK: Final = 9  # the power of two above the last bucket's number, less one
 NUM_SEQUENCES: Final = 10
 NUM_TOKENS: Final = 11
-NUM_CELLS: Final = 12
+FREE_NOTE: Final = 12  # first free note, or NONE
+PEAK_NOTES: Final = 13  # notes ever used
+NUM_CELLS: Final = 14
 
 _BYTES_PER_WORD: Final = 4
 _BYTES_PER_ENTRY: Final = 4 * (NUM_COLUMNS + NUM_LISTS)
+_BYTES_PER_NOTE: Final = 4 * NOTE_COLUMNS
+_ENTRIES_PER_NOTE: Final = 32  # traces have 100; without a note drafting is slower
 _RING_SHARE: Final = 8  # one byte in so many is the ring's
 _FIRST_BUCKETS: Final = 64
 MIN_BYTES: Final = 4 * 2**10
@@ -71,6 +79,7 @@ class TrieArrays(NamedTuple):
 
     entries: Int32Array  # [entry, column]
     lists: Int32Array  # [entry, column]
+    notes: Int32Array  # [note, column], of nodes with many followers
     buckets: Int32Array  # [bucket], first entry of the bucket or NONE
     ring: Int32Array  # [slot], token, flagged token, SEPARATOR or FORGOTTEN
     state: Int64Array  # [cell]
@@ -81,10 +90,13 @@ class TrieArrays(NamedTuple):
         if max_bytes < MIN_BYTES:
             raise ValueError(f"max_bytes is {max_bytes}, but a trie needs at least {MIN_BYTES}")
         ring_bytes = max_bytes // _RING_SHARE
-        num_entries = (max_bytes - ring_bytes) // (_BYTES_PER_ENTRY + _BYTES_PER_WORD)  # and its bucket
+        bucket_and_note = _BYTES_PER_WORD + _BYTES_PER_NOTE // _ENTRIES_PER_NOTE
+        num_entries = (max_bytes - ring_bytes) // (_BYTES_PER_ENTRY + bucket_and_note)
+        num_notes = num_entries // _ENTRIES_PER_NOTE
         arrays = cls(
             entries=_reserve(num_entries * NUM_COLUMNS).reshape(num_entries, NUM_COLUMNS),
             lists=_reserve(num_entries * NUM_LISTS).reshape(num_entries, NUM_LISTS),
+            notes=_reserve(num_notes * NOTE_COLUMNS).reshape(num_notes, NOTE_COLUMNS),
             buckets=_reserve(num_entries),
             ring=_reserve(ring_bytes // _BYTES_PER_WORD),
             state=np.zeros(NUM_CELLS, dtype=np.int64),
@@ -96,7 +108,8 @@ class TrieArrays(NamedTuple):
     def num_bytes(self) -> int:
         """Bytes that have been written at least once and so take memory."""
         words = int(self.state[PEAK_WORDS] + self.state[NUM_BUCKETS])
-        return _BYTES_PER_WORD * words + _BYTES_PER_ENTRY * int(self.state[PEAK_ENTRIES])
+        note_bytes = _BYTES_PER_NOTE * int(self.state[PEAK_NOTES])
+        return _BYTES_PER_WORD * words + _BYTES_PER_ENTRY * int(self.state[PEAK_ENTRIES]) + note_bytes
 
 
 @compiled
@@ -108,7 +121,7 @@ def clear(arrays: TrieArrays) -> None:
     arrays.lists[ROOT, :] = NONE
     arrays.lists[ROOT, HASH] = 0
     arrays.buckets[:_FIRST_BUCKETS] = NONE
-    arrays.state[FREE_ENTRY] = NONE
+    arrays.state[FREE_ENTRY] = arrays.state[FREE_NOTE] = NONE
     arrays.state[NUM_ENTRIES] = arrays.state[PEAK_ENTRIES] = 1
     arrays.state[NUM_BUCKETS] = _FIRST_BUCKETS
     arrays.state[BUCKET_MASK] = _FIRST_BUCKETS - 1

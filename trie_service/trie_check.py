@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from trie_service.children import find_child, find_hashed_child
+from trie_service.followers import MANY, num_followers
 from trie_service.ngram_table import hash_with
 from trie_service.trie_arrays import (
     CHAIN,
@@ -13,11 +14,13 @@ from trie_service.trie_arrays import (
     COUNT,
     FOLLOWERS,
     FREE_ENTRY,
+    FREE_NOTE,
     HEAD,
     LEAF_BASE,
     LINK,
     NEXT,
     NONE,
+    NOTED,
     NUM_BUCKETS,
     NUM_ENTRIES,
     NUM_SEQUENCES,
@@ -25,6 +28,7 @@ from trie_service.trie_arrays import (
     NUM_WORDS,
     PARENT,
     PEAK_ENTRIES,
+    PEAK_NOTES,
     PREV,
     ROOT,
     SEPARATOR,
@@ -45,6 +49,7 @@ def check_trie(arrays: TrieArrays, max_order: int) -> None:
     live = _check_entries(arrays, occurrences, counts, max_order)
     assert int(arrays.state[NUM_ENTRIES]) == len(live)
     _check_free_list(arrays, live)
+    _check_notes(arrays, live)
     _check_buckets(arrays, live)
     assert int(arrays.state[NUM_SEQUENCES]) == words.count(SEPARATOR)
     assert int(arrays.state[NUM_TOKENS]) == sum(word >= 0 and not word & CONTEXT_FLAG for word in words)
@@ -95,7 +100,7 @@ def _check_entries(
         else:
             counts_below = [int(arrays.entries[child, COUNT]) for child in children]
             assert int(arrays.entries[entry, TOTAL]) == sum(counts_below)
-            assert int(arrays.entries[entry, FOLLOWERS]) == sum(count > 0 for count in counts_below)
+            assert num_followers(arrays, entry) == sum(count > 0 for count in counts_below)
         if entry != ROOT:
             _check_link(arrays, entry, ngram)
             _check_hash(arrays, entry, ngram)
@@ -168,6 +173,20 @@ def _check_free_list(arrays: TrieArrays, live: set[int]) -> None:
         entry = int(arrays.lists[entry, CHAIN])
     assert not free & live
     assert len(free) + len(live) == int(arrays.state[PEAK_ENTRIES]) <= len(arrays.entries)
+
+
+def _check_notes(arrays: TrieArrays, live: set[int]) -> None:
+    """Every note belongs to one node, which has many followers, or is free."""
+    notes: list[int] = []
+    for entry in live:
+        if int(arrays.entries[entry, FOLLOWERS]) >= NOTED:
+            assert num_followers(arrays, entry) >= MANY
+            notes.append(int(arrays.entries[entry, FOLLOWERS]) - NOTED)
+    free = int(arrays.state[FREE_NOTE])
+    while free != NONE:
+        notes.append(free)
+        free = int(arrays.notes[free, 0])
+    assert sorted(notes) == list(range(int(arrays.state[PEAK_NOTES])))
 
 
 def _check_buckets(arrays: TrieArrays, live: set[int]) -> None:

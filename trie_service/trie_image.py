@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from trie_service.children import find_child, is_leaf, slot_of_leaf
 from trie_service.compiled import compiled, compiled_with_arrays
+from trie_service.followers import add_followers
 from trie_service.ngram_table import hash_of, hash_with, index_entry, prefetch_bucket, set_num_buckets
 from trie_service.prefetch import prefetch_row
 from trie_service.trie_arrays import (
@@ -243,13 +244,14 @@ def _load_entry(
     entries[entry, LINK] = NONE
     entries[entry, FOLLOWERS] = 0
     entries[parent, TOTAL] += counts[entry]
-    entries[parent, FOLLOWERS] += counts[entry] > 0
     if entries[parent, CHILD] == NONE:
         entries[parent, CHILD] = entry
     else:
         arrays.lists[entry, PREV] = entry - 1
         entries[entry - 1, NEXT] = entry
     arrays.lists[entries[parent, CHILD], PREV] = entry
+    if counts[entry] > 0:
+        add_followers(arrays, parent, 1)
     index_entry(arrays, entry, hash_with(hash_of(arrays, parent), tokens[entry]))
 
 
