@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 import grpc
@@ -53,6 +54,20 @@ class Output:
     sequence_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
+class _Outcome(Enum):
+    LEARNED = auto()
+    LATER = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Between two attempts for one namespace."""
+
+    began_s: float
+    length_s: float
+
+
 class Feedback:
     """A bounded queue of outputs and the thread that sends them."""
 
@@ -69,6 +84,7 @@ class Feedback:
         self._queue: deque[Output] = deque()
         self._in_flight: list[Output] = []
         self._standings = Standings(MAX_NAMESPACES)
+        self._pauses: dict[str, _Pause] = {}  # of namespaces that failed last
         self._deadline: float | None = None  # None: not stopping
         self._thread = threading.Thread(target=self._run, name="feedback", daemon=True)
         self._thread.start()
@@ -104,11 +120,15 @@ class Feedback:
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            num_learned = self._send_until_settled(batch)
+            outcome = self._try(batch)
             with self._changed:
-                self.num_learned += num_learned
-                self.num_dropped += len(batch) - num_learned
                 self._in_flight = []
+                if outcome is _Outcome.LATER:
+                    self._put_back(batch)
+                elif outcome is _Outcome.LEARNED:
+                    self.num_learned += len(batch)
+                else:
+                    self.num_dropped += len(batch)
                 self._changed.notify_all()
         with self._changed:
             self.num_dropped += len(self._queue)
@@ -116,35 +136,61 @@ class Feedback:
             self._changed.notify_all()
 
     def _next_batch(self) -> list[Output]:
-        """The oldest outputs that share a namespace; empty when it is time to end."""
+        """The oldest outputs that share a namespace which does not pause; empty when it is time to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._deadline is not None)
-            if self._seconds_left() <= 0:
-                return []
-            while self._queue and len(self._in_flight) < MAX_BATCH:
-                if self._in_flight and self._queue[0].namespace != self._in_flight[0].namespace:
+            while True:
+                if self._seconds_left() <= 0 or (self._deadline is not None and not self._queue):
+                    return []
+                namespace = next(
+                    (each.namespace for each in self._queue if self._pause_left(each.namespace) <= 0), None
+                )
+                if namespace is not None:
                     break
-                self._in_flight.append(self._queue.popleft())
-            return self._in_flight
+                pauses = [self._pause_left(each.namespace) for each in self._queue]
+                self._changed.wait(min([*pauses, self._seconds_left()]) if pauses else None)
+            rest: deque[Output] = deque()
+            for output in self._queue:
+                is_next = output.namespace == namespace and len(self._in_flight) < MAX_BATCH
+                (self._in_flight if is_next else rest).append(output)
+            self._queue = rest
+            return list(self._in_flight)
+
+    def _put_back(self, batch: list[Output]) -> None:
+        """Queue outputs again before younger ones, as far as there is room."""
+        num_kept = min(self._capacity - len(self._queue), len(batch))
+        self.num_dropped += len(batch) - num_kept
+        waiting = {output.namespace for output in (*self._queue, *batch)}
+        self._pauses = {name: pause for name, pause in self._pauses.items() if name in waiting}
+        self._queue.extendleft(reversed(batch[len(batch) - num_kept :]))
 
     def _seconds_left(self) -> float:
         return CALL_TIMEOUT_S if self._deadline is None else self._deadline - time.monotonic()
 
-    def _send_until_settled(self, batch: list[Output]) -> int:
-        """Send until the batch is acknowledged, refused or out of time; return how many were acknowledged."""
+    def _pause_left(self, namespace: str) -> float:
+        """Seconds until a namespace is tried again; while stopping no pause is longer than the first."""
+        pause = self._pauses.get(namespace)
+        if pause is None:
+            return 0.0
+        length_s = pause.length_s if self._deadline is None else min(pause.length_s, FIRST_PAUSE_S)
+        return pause.began_s + length_s - time.monotonic()
+
+    def _try(self, batch: list[Output]) -> _Outcome:
+        """Send outputs of one namespace; after a failure that may pass, the namespace pauses, longer every time."""
         namespace = batch[0].namespace
-        pause_s = FIRST_PAUSE_S
-        while self._seconds_left() > 0 and time.monotonic() >= self._standings.of(namespace).refused_until:
-            try:
-                self._send(namespace, batch)
-            except grpc.RpcError as error:
-                self._note(namespace, error)
-                self._wait(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            else:
-                self._standings.note(namespace, Standing(is_created=True))
-                return len(batch)
-        return 0
+        if time.monotonic() < self._standings.of(namespace).refused_until:
+            self._pauses.pop(namespace, None)
+            return _Outcome.REFUSED
+        try:
+            self._send(namespace, batch)
+        except grpc.RpcError as error:
+            self._note(namespace, error)
+            before = self._pauses.get(namespace)
+            length_s = FIRST_PAUSE_S if before is None else min(2 * before.length_s, LONGEST_PAUSE_S)
+            self._pauses[namespace] = _Pause(time.monotonic(), length_s)
+            return _Outcome.LATER
+        self._pauses.pop(namespace, None)
+        self._standings.note(namespace, Standing(is_created=True))
+        return _Outcome.LEARNED
 
     def _send(self, namespace: str, batch: list[Output]) -> None:
         reference = trie_pb2.NamespaceRef(name=namespace, fingerprint=self._fingerprint)
@@ -175,9 +221,3 @@ class Feedback:
             warning=f"the index does not learn: {error_text(error)}",
         )
         self._standings.note(namespace, standing)
-
-    def _wait(self, pause_s: float) -> None:
-        """Pause between attempts; a stop cuts it short to the first pause."""
-        with self._changed:
-            if self._changed.wait_for(lambda: self._deadline is not None, pause_s):
-                self._changed.wait(min(FIRST_PAUSE_S, max(self._seconds_left(), 0.0)))

@@ -27,6 +27,8 @@ class FakeTrie(trie_pb2_grpc.TrieServiceServicer):
         self.learned: list[trie_pb2.LearnRequest] = []
         self.learn_failures: list[grpc.StatusCode] = []  # the next calls fail with these
         self.create_failures: list[grpc.StatusCode] = []
+        self.out_of_reach: set[str] = set()  # namespaces whose calls fail
+        self._has_learned = threading.Condition()
         self.learn_calls: list[list[trie_pb2.LearnRequest]] = []  # those that failed too
 
     def Draft(
@@ -50,8 +52,19 @@ class FakeTrie(trie_pb2_grpc.TrieServiceServicer):
         self.learn_calls.append(requests)
         if self.learn_failures:
             context.abort(self.learn_failures.pop(0), "told to fail")
-        self.learned += requests
+        if requests[0].namespace.name in self.out_of_reach:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "out of reach")
+        with self._has_learned:
+            self.learned += requests
+            self._has_learned.notify_all()
         return trie_pb2.LearnResponse(num_sequences=len(requests))
+
+    def wait_until_learned(self, namespace: str, timeout_s: float) -> bool:
+        """Whether something of a namespace is learned within the time."""
+        with self._has_learned:
+            return self._has_learned.wait_for(
+                lambda: any(request.namespace.name == namespace for request in self.learned), timeout_s
+            )
 
     def CreateNamespace(
         self, request: trie_pb2.CreateNamespaceRequest, context: grpc.ServicerContext

@@ -70,6 +70,20 @@ def test_outputs_wait_for_a_service_that_is_away(trie: RunningTrie, feedback: Fe
     assert feedback.warning("tenant") == ""
 
 
+def test_a_namespace_that_fails_holds_up_no_other(trie: RunningTrie, feedback: Feedback) -> None:
+    trie.service.out_of_reach = {"far"}
+    feedback.learn("far", TEXT, num_output=5)
+    feedback.learn("near", TEXT, num_output=6)
+    feedback.learn("far", TEXT, num_output=7)
+    assert trie.service.wait_until_learned("near", 20)
+    assert not feedback.wait_until_empty(0.0)
+    assert "UNAVAILABLE" in feedback.warning("far")
+    trie.service.out_of_reach = set()
+    assert feedback.wait_until_empty(20)
+    lengths = [len(request.tokens) for request in trie.service.learned if request.namespace.name == "far"]
+    assert lengths == [21, 23]
+
+
 def test_a_namespace_that_has_gone_is_created_again(trie: RunningTrie, feedback: Feedback) -> None:
     trie.service.learn_failures = [grpc.StatusCode.NOT_FOUND]
     feedback.learn("tenant", TEXT, num_output=5)
@@ -140,13 +154,13 @@ def test_the_namespace_noted_longest_ago_is_forgotten() -> None:
 def test_overflow_drops_the_oldest(trie: RunningTrie, feedback: Feedback) -> None:
     trie.kill()
     feedback.learn("tenant", TEXT[:1], num_output=1)
-    assert not feedback.wait_until_empty(0.2)  # the first one is being sent now
+    assert not feedback.wait_until_empty(0.2)  # the first one was tried
     for num_tokens in range(2, 8):
         feedback.learn("tenant", TEXT[:num_tokens], num_output=num_tokens)
-    assert feedback.num_dropped == 2
     trie.start()
     assert feedback.wait_until_empty(20)
-    assert [len(request.tokens) for request in trie.service.learned] == [1, 4, 5, 6, 7]
+    assert [len(request.tokens) for request in trie.service.learned] == [4, 5, 6, 7]
+    assert feedback.num_dropped == 3
 
 
 def test_stop_sends_what_is_queued(trie: RunningTrie) -> None:
