@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from decoder_service.calibration import Calibration
 from decoder_service.config import default_cache_folder
-from decoder_service.draft import DraftSource
+from decoder_service.draft import DraftSource, LookaheadShape, Source
+from decoder_service.drafts.lookahead import LookaheadSource
+from decoder_service.drafts.model import DraftModelOptions, DraftModelSource
 from decoder_service.embedded_model import EMBEDDED, ModelFiles, locate_model
-from decoder_service.model import LoadedModel, ModelOptions, load_model
+from decoder_service.model import LoadedModel, Model, ModelOptions, load_model
 from decoder_service.products import Product
-from decoder_service.request import GenerationRequest
+from decoder_service.request import DraftChoice, GenerationRequest
 from tests.verify.cases import MODES, cases
 from tests.verify.decode import CONFIG, DRAFTED, Computed, Decoded, decode, decode_alone, prefill
 from tests.verify.products import check_products
@@ -32,9 +35,13 @@ ENGINE = replace(CONFIG, max_streams=AT_ONCE)
 PREFILL_ROWS = 156  # another number than the engine's, so that pieces end elsewhere
 NUM_ALONE = 2  # prompts in AT_ONCE that float32 decodes plain and alone
 MAX_RANDOM_NODES = 8
+NUM_DRAFT_LAYERS = 4
 PLAIN_ALONE, PLAIN_TOGETHER = f"plain, alone ({NUM_ALONE} prompts in {AT_ONCE})", f"plain, {AT_ONCE} at once"
 ALONE, TOGETHER, GARBAGE = "drafts, alone", f"drafts, {AT_ONCE} at once", f"random drafts, {AT_ONCE} at once"
-DECODED = (PLAIN_ALONE, PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE)
+LOOKAHEAD, JACOBI = f"lookahead, {AT_ONCE} at once", f"Jacobi, {AT_ONCE} at once"
+MODEL, ALL = f"draft model, {AT_ONCE} at once", "all sources, alone"
+METHODS = (LOOKAHEAD, JACOBI, MODEL, ALL)
+DECODED = (PLAIN_ALONE, PLAIN_TOGETHER, ALONE, TOGETHER, GARBAGE, *METHODS)
 PREFILL, GENERATE = "one prefill of the text", "transformers' generate"
 WAYS = {
     "plain-alone": PLAIN_ALONE,
@@ -42,8 +49,21 @@ WAYS = {
     "alone": ALONE,
     "together": TOGETHER,
     "random": GARBAGE,
+    "lookahead": LOOKAHEAD,
+    "jacobi": JACOBI,
+    "model": MODEL,
+    "all": ALL,
     "prefill": PREFILL,
     "generate": GENERATE,
+}
+
+CHOICES = {
+    LOOKAHEAD: DraftChoice(frozenset({Source.LOOKAHEAD}), 24, "", learn=False),
+    JACOBI: DraftChoice(
+        frozenset({Source.LOOKAHEAD}), 24, "", learn=False, lookahead=LookaheadShape(6, 2, 0)
+    ),
+    MODEL: DraftChoice(frozenset({Source.DRAFT_MODEL}), 24, "", learn=False),
+    ALL: DraftChoice(frozenset(Source) - {Source.MODEL}, 24, "", learn=False),
 }
 
 Progress = Callable[[str, int], None]  # what was done, and for how many prompts
@@ -86,7 +106,7 @@ class Outcome:
 
 def ways_of(dtype: str, mode: str) -> list[str]:
     """What plain decoding is compared with; transformers in float32 and greedy alone, where it computes the same."""
-    ways = [ALONE, TOGETHER, GARBAGE, PREFILL]
+    ways = [ALONE, TOGETHER, GARBAGE, *METHODS, PREFILL]
     if dtype == "bfloat16":
         return [PLAIN_TOGETHER, *ways]
     return [PLAIN_ALONE, *ways, GENERATE] if mode == "greedy" else [PLAIN_ALONE, *ways]
@@ -104,6 +124,17 @@ def load(dtype: str, files: ModelFiles | None = None) -> LoadedModel:
     return load_model(files or locate_model(EMBEDDED, default_cache_folder()), options)
 
 
+def smaller(dtype: str) -> Model:
+    """The first layers of the embedded model, for a draft model that is right now and then."""
+    network = load(dtype).model.network
+    del network.model.layers[NUM_DRAFT_LAYERS:]
+    network.config.num_hidden_layers = NUM_DRAFT_LAYERS
+    room = (AT_ONCE + 1) * CONTEXT_LEN // 2
+    return Model(
+        network, ModelOptions(getattr(torch, dtype), torch.device("cpu"), CONTEXT_LEN, room, max_rows=160)
+    )
+
+
 def run(plan: Plan, progress: Progress = lambda _what, _count: None) -> Outcome:
     """Run everything."""
     outcome = Outcome([], {}, torch.get_num_threads())
@@ -119,10 +150,13 @@ def run_mode(loaded: LoadedModel, dtype: str, mode: str, plan: Plan, progress: P
     """The rows of one number type and mode, in groups of AT_ONCE prompts."""
     rows = {way: Row(dtype, mode, way) for way in plan.ways(dtype, mode)}
     reference = _reference() if GENERATE in rows else None
+    draft_model = smaller(dtype) if MODEL in rows or ALL in rows else None
     encoded = [encode(loaded, prompt) for prompt in plan.prompts]
     requests = cases(encoded, mode, plan.max_tokens)
     for first in range(0, len(requests), AT_ONCE):
-        group = Group(loaded, plan.prompts[first : first + AT_ONCE], requests[first : first + AT_ONCE])
+        group = Group(
+            loaded, draft_model, plan.prompts[first : first + AT_ONCE], requests[first : first + AT_ONCE]
+        )
         plain = group.plain(alone=dtype == "bfloat16")
         progress(f"{dtype} {mode}: plain", len(group.prompts))
         for way in [way for way in DECODED if way in rows]:
@@ -146,6 +180,7 @@ class Group:
     """Prompts that are decoded at the same time where a way says so."""
 
     loaded: LoadedModel
+    draft_model: Model | None
     prompts: Sequence[Prompt]
     requests: Sequence[GenerationRequest]
 
@@ -164,8 +199,8 @@ class Group:
             return decode_alone(self.loaded, self.requests[:NUM_ALONE])
         if way == PLAIN_TOGETHER:
             return decode(self.loaded, self.requests, config=ENGINE)
-        requests = [replace(each, drafts=DRAFTED) for each in self.requests]
-        if way == ALONE:
+        requests = [replace(each, drafts=CHOICES.get(way, DRAFTED)) for each in self.requests]
+        if way in (ALONE, ALL):
             return [decode(self.loaded, [each], self._sources(way, plain))[0] for each in requests]
         return decode(self.loaded, requests, self._sources(way, plain), ENGINE)
 
@@ -178,7 +213,20 @@ class Group:
         vocab_size = self.loaded.model.vocab_size
         if way == GARBAGE:
             return [GarbageSource(vocab_size, max_nodes=MAX_RANDOM_NODES)]
+        if way in (LOOKAHEAD, JACOBI):
+            return [LookaheadSource()]
+        if way == MODEL:
+            return [self._by_model()]
+        if way == ALL:  # and the index lies
+            lies = GarbageSource(vocab_size, max_nodes=MAX_RANDOM_NODES)
+            return [lies, LookaheadSource(), self._by_model()]
         return [RecordedSource([each.text for each in plain], vocab_size)]
+
+    def _by_model(self) -> DraftModelSource:
+        assert self.draft_model is not None
+        return DraftModelSource(
+            self.draft_model, Calibration(), DraftModelOptions(depth=4, min_probability=0.0)
+        )
 
 
 def _reference() -> Reference:
