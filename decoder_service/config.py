@@ -79,7 +79,7 @@ class DecoderConfig(BaseSettings):
     draft_model: str = ""  # a smaller model with the same tokenizer; empty: none
     draft_depth: int = Field(8, ge=1, le=64)  # tokens that the draft model guesses ahead
     draft_width: int = Field(3, ge=1, le=64)  # tokens that it offers at each depth; 1: a chain
-    draft_min_probability: float = Field(0.3, ge=0.0, le=1.0)  # of its path; below it guessing ends
+    draft_min_probability: float = Field(0.3, ge=0.0, le=1.0)  # of its guesses; below it they end or rest
     # Of requests that do not say; "index" and "model" only where there is one.
     drafts: Annotated[str, AfterValidator(_check_sources)] = "own,index,model"
     lookahead: Annotated[str, AfterValidator(_check_lookahead)] = "5,3,5"  # W,N,G of requests that do not say

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import structlog
 import torch
 
+from decoder_service.back_off import BackOff, Patience
 from decoder_service.calibration import Calibration
 from decoder_service.draft import NO_OPINION, NUM_OPINIONS, DraftAsk, DraftTree, Source
 from decoder_service.forest import NO_PARENT, Forest, Int32Array
@@ -24,6 +25,7 @@ from decoder_service.model import Model
 from decoder_service.packed_step import SlotStep
 
 TOTAL: Final = 64  # what a probability of one counts as evidence
+PATIENCE: Final = Patience(first_trial=4, later_trials=1, first_pause=1, longest_pause=64)
 _LEAST_OPINION: Final = 1e-4
 
 log = structlog.get_logger()
@@ -35,7 +37,9 @@ class DraftModelOptions:
 
     depth: int = 8  # levels at most
     width: int = 3  # tokens offered at each level; 1: a chain
-    min_probability: float = 0.3  # that the path so far comes true; below it guessing ends
+    min_probability: float = (
+        0.3  # that a level comes true: below it guessing ends, or rests where it goes on so
+    )
 
     def __post_init__(self) -> None:
         if self.depth < 1:
@@ -68,10 +72,20 @@ NO_LEVEL: Final = Level(np.empty(0, dtype=np.int32), np.empty(0))
 
 @dataclass(slots=True)
 class _Held:
-    """What the draft model's cache holds of a request: its text, and guesses that may have come true."""
+    """What is kept of a request: in the cache its text and guesses that may have come true; and the last guesses."""
 
+    back_off: BackOff = field(default_factory=lambda: BackOff(PATIENCE))
     slot: Slot = field(default_factory=Slot)
     tokens: list[int] = field(default_factory=list)  # [slot.length]
+    levels: list[Level] = field(default_factory=list)  # the last ones
+    text_len: int = 0  # when they were guessed
+
+    def look_back(self, text: Int32Array, price: float) -> None:
+        """See what became of the last guesses; a level costs as much as ``price`` tokens."""
+        if self.levels and len(text) > self.text_len:
+            gain = num_true(self.levels, text[self.text_len :])
+            self.back_off.observe(gain - price * len(self.levels))
+        self.levels, self.text_len = [], len(text)
 
     def keep(self, text: Int32Array) -> None:
         """Give up what the text contradicts, and its newest token, whose logits are wanted."""
@@ -86,7 +100,7 @@ class _Growth:
         self.ask = ask
         self.held = held
         self.history: list[int] = ask.text.tolist()  # the text, and the best guess of each level
-        self._levels: list[Level] = []
+        self._levels = held.levels
         self._max_depth = max_depth
         self._probability = 1.0  # that the best guesses all come true
 
@@ -131,7 +145,8 @@ class _Growth:
 class DraftModelSource:
     """Keeps a cache of its own for each request. Guesses with the request's own sampler, noise and all.
 
-    How far it guesses follows what became of such guesses, as ``calibration`` learns it.
+    How far it guesses follows what became of such guesses, as ``calibration`` learns it; where a request's guesses keep
+    failing, it rests.
     """
 
     source = Source.DRAFT_MODEL
@@ -167,12 +182,15 @@ class DraftModelSource:
             self._model.cache.release(held.slot)
 
     def _start(self, ask: DraftAsk) -> _Growth | None:
-        """None where there is no room to guess in: in the draft, the context or the cache."""
+        """None where guessing rests, or has no room: in the draft, the context or the cache."""
         room = self._model.context_len - len(ask.text) + 1
         max_depth = min(self._options.depth, ask.max_depth, room)
         if max_depth < 1 or ask.max_nodes < 1:
             return None
         held = self._held.setdefault(ask.request_id, _Held())
+        held.look_back(ask.text, self._options.min_probability)
+        if not held.back_off.is_due():
+            return None
         try:
             self._model.cache.reserve(held.slot, len(ask.text) + max_depth - 1)
         except CacheFullError:
@@ -224,6 +242,14 @@ class DraftModelSource:
         except Exception as error:  # a logits processor may raise anything; its request will fail of it
             log.warning("no draft", request_id=growth.ask.request_id, exc_info=error)
             return NO_LEVEL
+
+
+def num_true(levels: Sequence[Level], came: Int32Array) -> int:
+    """How many levels hold the token that came; below one whose best token did not come, nothing was guessed."""
+    for number, (level, token) in enumerate(zip(levels, came, strict=False)):
+        if token != level.tokens[0]:
+            return number + int(token in level.tokens)
+    return min(len(levels), len(came))
 
 
 def common_len(held: Sequence[int], text: Int32Array) -> int:

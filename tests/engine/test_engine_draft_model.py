@@ -278,6 +278,17 @@ def test_what_became_of_earlier_guesses_decides_how_far_it_guesses() -> None:
     assert lengths == [1, CHAIN.depth]
 
 
+def test_a_model_whose_guesses_fail_is_asked_less_and_less(llama: LoadedModel) -> None:
+    other = tiny_model("llama", torch.bfloat16, seed=OTHER_WEIGHTS)
+    each = request(prompt(1), max_tokens=400, ignore_eos=True)
+    (plain,) = decode(llama, [each])
+    (fast,) = decode(llama, [by_model(each)], [drafting(other, DraftModelOptions(8, 1, 0.5))])
+    assert_equal(fast, plain)
+    drafted = [step.num_drafted > 0 for step in fast.steps]
+    assert sum(drafted[:100]) > 4
+    assert sum(drafted[200:]) < 20
+
+
 def test_a_sampled_request_is_guessed_with_its_own_noise() -> None:
     text, model = prompt(4), tiny_model("llama", torch.float32)
     each = request(text, max_tokens=CHAIN.depth, sampling=SAMPLED, ignore_eos=True)

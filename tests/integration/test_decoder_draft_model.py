@@ -18,7 +18,12 @@ SAMPLED = Sampling(temperature=0.9, top_k=50, seed=5)
 def decoder(model_folder: Path) -> Iterator[Client]:
     """A client of a decoder whose draft model is its own model."""
     process = start_decoder(
-        model_folder, draft_model=model_folder, draft_depth=5, draft_width=1, draft_min_probability=0
+        model_folder,
+        draft_model=model_folder,
+        draft_depth=5,
+        draft_width=1,
+        draft_min_probability=0,
+        row_cost=0,
     )
     with ended_after(process), Client(process.address) as client:
         yield client
