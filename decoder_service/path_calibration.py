@@ -19,7 +19,7 @@ MOST_LOGIT: Final = 6.0
 CELLS_PER_LOGIT: Final = 2
 NUM_CELLS: Final = int(2 * MOST_LOGIT * CELLS_PER_LOGIT) + 1
 FIRST_TRIALS: Final = 50.0  # that the identity is worth
-MOST_TRIALS: Final = 4000.0  # older ones fade
+MOST_TRIALS: Final = 1000.0  # older ones fade
 
 
 class PathCalibration:

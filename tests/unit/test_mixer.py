@@ -69,6 +69,19 @@ def test_views_do_not_share_weights() -> None:
     assert mixer.mix(floats([1.0]), ints([0, 0]), ints(-1)) > before
 
 
+def test_a_situation_seen_seldom_moves_further_at_once_than_one_seen_often() -> None:
+    mixer = Mixer(num_inputs=1, view_sizes=(2,))
+    moved = []
+    for situation, num_before in ((0, 0), (1, 400)):
+        inputs, where = floats([0.0]), ints([situation])
+        for trial in range(num_before):
+            mixer.learn(inputs, where, floats(float(trial % 2)) - mixer.mix(inputs, where, ints(-1)))
+        before = mixer.mix(inputs, where, ints(-1))[0]
+        mixer.learn(inputs, where, floats(1.0) - before)
+        moved.append(mixer.mix(inputs, where, ints(-1))[0] - before)
+    assert moved[0] > 2 * moved[1] > 0
+
+
 def test_no_tokens_are_mixed_to_none() -> None:
     none = np.empty((0, 3), dtype=np.float32)
     mixed = Mixer(3, (4,)).mix(none, np.empty((0, 1), np.int32), np.empty(0, np.int32))

@@ -33,7 +33,7 @@ def test_the_token_before_a_node_is_its_parents_or_the_newest() -> None:
     chain = DraftTree(ints(5, 6), ints(-1, 0), ints(1, 1), ints(1, 1), ints(1, 1), newest=6)
     again = DraftTree(ints(5, 6), ints(-1, 0), ints(1, 1), ints(1, 1), ints(1, 1), newest=7)
     first, second = situations(chain, DraftTree.empty()), situations(again, DraftTree.empty())
-    before = 3
+    before = 2
     assert first[0, before] != second[0, before]
     assert first[1].tolist() == second[1].tolist()
 
@@ -43,6 +43,16 @@ def test_what_the_index_says_is_seen() -> None:
     rival = DraftTree(ints(9), ints(-1), ints(8), ints(1), ints(1), newest=1)
     found = {tuple(situations(own, other)[0]) for other in (DraftTree.empty(), rival, own)}
     assert len(found) == 3
+
+
+def test_the_matches_that_speak_for_a_token_are_seen_with_it() -> None:
+    short = DraftTree(ints(5), ints(-1), ints(1), ints(1), ints(1), newest=1)
+    long = DraftTree(ints(5), ints(-1), ints(8), ints(1), ints(1), newest=1)
+    other = DraftTree(ints(6), ints(-1), ints(8), ints(1), ints(1), newest=1)
+    views = [situations(own, DraftTree.empty())[0] for own in (short, long, other)]
+    with_before, with_token = 5, 6
+    assert views[0][with_before] != views[1][with_before] == views[2][with_before]
+    assert len({view[with_token] for view in views}) == 3
 
 
 def test_a_node_lies_below_its_ancestors_alone() -> None:
