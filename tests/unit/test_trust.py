@@ -29,6 +29,25 @@ def test_promises_that_are_broken_lose_trust_and_regain_it_in_time() -> None:
     assert trust.value > 0.75
 
 
+def test_what_may_be_chance_costs_no_trust() -> None:
+    random = np.random.default_rng(5)
+    honest, unlucky = Trust(), 0
+    for _ in range(2000):
+        honest.observe(expected=2.0, num_accepted=int(random.poisson(2.0)))
+        unlucky += honest.value < 0.9
+    assert unlucky < 100
+    once = Trust()
+    once.observe(expected=2.0, num_accepted=0)
+    assert once.value == 1.0
+
+
+def test_promises_that_are_never_kept_lose_trust_within_seven_steps() -> None:
+    trust = Trust()
+    for _ in range(7):
+        trust.observe(expected=2.0, num_accepted=0)
+    assert trust.value < 0.15
+
+
 @given(
     st.lists(st.floats(0, 1, width=32), min_size=1, max_size=24),
     st.integers(1, 8),
