@@ -80,7 +80,8 @@ def _learn(weights: Float32Array, inputs: Float32Array, rows: Int32Array, errors
             chosen = weights[rows[i, view]]
             _descend(chosen[num_inputs], errors[i] * BIAS_INPUT, rate)
             for k in range(num_inputs):
-                _descend(chosen[k], errors[i] * inputs[i, k], rate)
+                if inputs[i, k] != 0:  # most sources say nothing of a token
+                    _descend(chosen[k], errors[i] * inputs[i, k], rate)
 
 
 @compiled
