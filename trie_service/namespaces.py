@@ -148,7 +148,8 @@ class Namespaces:
             self._unknown = registry.unknown
             for name in self._held.keys() - _names_in(registry):
                 del self._held[name]
-            self._refused.clear()
+            for name in self._refused.keys() - _names_in(registry):
+                del self._refused[name]
             for record in registry.records:
                 await self._adopt(record)
 
@@ -249,11 +250,13 @@ class Namespaces:
     async def _open_or_refuse(self, record: NamespaceRecord) -> NamespaceMemory | None:
         try:
             record.check_format()
-            return await self._open(record)
+            opened = await self._open(record)
         except UnsupportedFormatError as error:
             self._held.pop(record.name, None)
             self._refused[record.name] = (record, error)
             return None
+        self._refused.pop(record.name, None)
+        return opened
 
     async def _open(self, record: NamespaceRecord) -> NamespaceMemory:
         """Memory from the newest snapshot, or, without one that can be read, empty: the log tells the rest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from trie_service.namespace import MAX_VOCAB_SIZE, NamespaceRecord, NamespaceRef
 from trie_service.query import DraftQuery
 from trie_service.sequence import MAX_SEQUENCE_LEN
 from trie_service.serving import ServingState
+from trie_service.snapshot import Snapshot
 
 
 async def test_what_was_learned_is_drafted() -> None:
@@ -220,6 +222,38 @@ async def test_a_namespace_in_an_unknown_format_is_refused_and_harms_no_other() 
             await index.namespaces.delete(future)
         await learn(index, [1, 2])
         await until(lambda: draft(index, 1) == [2])
+
+
+class SlowNewerStore(MemoryStore):
+    """A newer version has written its snapshots, and reading them takes as long as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+        self.is_asked = asyncio.Event()
+
+    async def read_snapshot(self, record: NamespaceRecord) -> Snapshot | None:
+        """Refuse, in time."""
+        self.is_asked.set()
+        await self.may_answer.wait()
+        raise UnsupportedFormatError("the snapshot is in format 7")
+
+
+async def test_a_namespace_that_is_refused_stays_so_while_it_is_read_again() -> None:
+    store = SlowNewerStore()
+    await store.create(NamespaceRecord.new(CHAT, 10))
+    store.may_answer.set()
+    async with replica(store) as index:
+        with pytest.raises(UnsupportedFormatError):
+            draft(index, 1)
+        store.may_answer.clear()
+        store.is_asked.clear()
+        reading = asyncio.create_task(index.namespaces.reconcile())
+        await store.is_asked.wait()
+        with pytest.raises(UnsupportedFormatError, match="format 7"):
+            draft(index, 1)
+        store.may_answer.set()
+        await reading
 
 
 async def test_nothing_is_answered_while_loading() -> None:
