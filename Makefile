@@ -16,6 +16,9 @@ INSTALL := $(PIP) install --quiet $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS
 STAMPS := $(VENV)/stamps
 READY := $(STAMPS)/package $(STAMPS)/model
 
+# pytest's status where PYTEST_ARGS chose no test of a part.
+NONE_CHOSEN = { [ $$? -eq 5 ] && [ -n "$(PYTEST_ARGS)" ]; }
+
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
@@ -33,7 +36,8 @@ demo: $(READY) ## Decode ten prompts plain, with a cold and with a warm index. D
 	$(BIN)/draftwell demo $(DEMO_ARGS)
 
 test: $(READY) ## Run all tests but the full runs of make verify. PYTEST_ARGS="-k name"
-	$(BIN)/python -m pytest tests --ignore tests/verify -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit tests/engine -m "not slow" -n 3 --dist worksteal $(PYTEST_ARGS) || $(NONE_CHOSEN)
+	$(BIN)/python -m pytest tests/contract tests/integration -m "not slow" $(PYTEST_ARGS) || $(NONE_CHOSEN)
 
 unit: $(READY) ## Run the unit tests: no model, no server, under a minute.
 	$(BIN)/python -m pytest tests/unit -n 3 --dist worksteal $(PYTEST_ARGS)

@@ -16,8 +16,8 @@ from tests.verify.prompts import load_prompts, spread
 pytestmark = [pytest.mark.model, pytest.mark.timeout(900)]
 
 PLANS = {
-    "bfloat16": Plan(spread(load_prompts(), 6), max_tokens=32, dtypes=("bfloat16",)),
-    "float32": Plan(spread(load_prompts(), 4), max_tokens=24, dtypes=("float32",)),
+    "bfloat16": Plan(spread(load_prompts(), 4), max_tokens=16, dtypes=("bfloat16",)),
+    "float32": Plan(spread(load_prompts(), 2), max_tokens=16, dtypes=("float32",)),
 }
 
 
