@@ -16,6 +16,7 @@ from draftwell.trie.v1 import trie_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from trie_service.abandon import abandonable
+from trie_service.compile_drafts import drafts_compiled_beside
 from trie_service.config import TrieConfig
 from trie_service.drafting import DraftLimits, draft_batch
 from trie_service.draining import StreamDrain
@@ -87,12 +88,13 @@ def compile_index() -> None:
     """Have the index's machine code compiled, or loaded, before anybody waits for it."""
     tokens = np.arange(8, dtype=np.int32)
     text = HeldText(max_order=4, max_bytes=MIN_BYTES)
-    for name in ("first", "second", "third"):
-        deque(text.insert(TokenSequence(name, tokens, context_len=1), appended_ms=1))
+    with drafts_compiled_beside():
+        for name in ("first", "second", "third"):
+            deque(text.insert(TokenSequence(name, tokens, context_len=1), appended_ms=1))
+        deque(text.forget("first"))
+        deque(text.expire(before_ms=2))
+        HeldText.from_arrays(text.to_arrays(), max_order=4, max_bytes=MIN_BYTES)
     draft_batch(text.trie, [tokens[:2]], [DraftLimits(max_nodes=4)])
-    deque(text.forget("first"))
-    deque(text.expire(before_ms=2))
-    HeldText.from_arrays(text.to_arrays(), max_order=4, max_bytes=MIN_BYTES)
 
 
 @asynccontextmanager
