@@ -49,6 +49,7 @@ from decoder_service.tokens import Tokenizer
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
 MAX_MESSAGE_BYTES = 8 << 20
 FEEDBACK_FLUSH_S = 2.0
+LAST_WORDS_S = 1.0  # for streams that were just told why they end
 
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -270,7 +271,7 @@ async def _listening(
         with suppress(asyncio.CancelledError):
             await health.enter_graceful_shutdown()
         await asyncio.to_thread(scheduler.stop, config.stop_grace_s)
-        await server.stop(config.stop_grace_s)
+        await server.stop(max(config.stop_grace_s, LAST_WORDS_S))  # ends as soon as no stream is open
 
 
 def _server_info(config: DecoderConfig, sources: Sequence[DraftSource]) -> pb.GetServerInfoResponse:
