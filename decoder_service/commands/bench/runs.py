@@ -19,11 +19,9 @@ from decoder_service.commands.bench.peer import Peer
 from decoder_service.commands.bench.prompts import BenchPrompt
 from decoder_service.commands.bench.samples import GroupRun, Sample
 from decoder_service.commands.bench.systems import System
-from decoder_service.commands.demo.passes import has_learned
+from decoder_service.commands.demo.passes import wait_until_learned
 from decoder_service.commands.index_client import IndexClient
 
-_POLL_S = 0.02
-_LEARN_TIMEOUT_S = 60.0
 _WARM_UP = BenchPrompt("warm-up", "warm-up", "Say hello, hello, hello and hello again.")
 _WARM_UP_TOKENS = 24
 
@@ -128,12 +126,8 @@ class Benchmark:
         assert self._index is not None
         taught = self._taught.setdefault(namespace, [])
         taught += generations
-        deadline_s = time.monotonic() + _LEARN_TIMEOUT_S
-        while not has_learned(self._index.learned(namespace), taught):
-            if time.monotonic() > deadline_s:
-                self._view.warn(f"the index has not learned all output within {_LEARN_TIMEOUT_S:g} s")
-                return
-            time.sleep(_POLL_S)
+        if not wait_until_learned(self._index, namespace, taught):
+            self._view.warn(f"the index has not learned all output of {namespace}")
 
     @contextmanager
     def _namespaces(

@@ -133,12 +133,18 @@ class Measurement:
 
     def _wait_until_learned(self, namespace: str, taught: Sequence[Generation]) -> None:
         """Wait until the index drafts from all that it was taught; warn if that takes too long."""
-        deadline_s = time.monotonic() + _LEARN_TIMEOUT_S
-        while not has_learned(self._index.learned(namespace), taught):
-            if time.monotonic() > deadline_s:
-                self._view.warn(f"the index has not learned all output within {_LEARN_TIMEOUT_S:g} s")
-                return
-            time.sleep(_POLL_S)
+        if not wait_until_learned(self._index, namespace, taught):
+            self._view.warn(f"the index has not learned all output within {_LEARN_TIMEOUT_S:g} s")
+
+
+def wait_until_learned(index: IndexClient, namespace: str, taught: Sequence[Generation]) -> bool:
+    """Wait until the index drafts from these outputs; False where that takes too long."""
+    deadline_s = time.monotonic() + _LEARN_TIMEOUT_S
+    while not has_learned(index.learned(namespace), taught):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def has_learned(learned: Learned, taught: Sequence[Generation]) -> bool:
